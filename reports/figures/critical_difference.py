@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import reports.figures.figure as plot
 from reports.frame import OTHER, Frame
 from reports.recipe import Figure
-from reports.stats.ranks import Ranking, rank_methods
+from reports.stats.ranks import LEVEL, Ranking, rank_methods
 from reports.tables import labels
 from reports.tables.cells import NEUTRAL, describe_metric, summarize_cells
 
@@ -68,7 +68,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     else:
         caption += (
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
-            f"what Nemenyi's test does not tell apart at {ranking.level:g} (critical difference "
+            f"what Nemenyi's test does not tell apart at {LEVEL:g} (critical difference "
             f"{ranking.critical:.2f}). p of Friedman's test, Iman and Davenport's form: "
             f"{labels.format_p(ranking.p)}."
         )

@@ -16,7 +16,7 @@ from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
-from reports.tables.cells import find_protocol, group_by_cell, group_by_seed, is_missing
+from reports.tables.cells import find_protocol, group_by_cell, group_by_seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
 
 def _collect_axis_levels(cells: pd.DataFrame, axis: str) -> list[Any]:
     """Return the levels of a coordinate; none before any cell has it."""
-    return plot.sort_levels([v for v in cells[axis] if not is_missing(v)]) if axis in cells else []
+    return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 
 
 @plot.use_report_style()

@@ -27,7 +27,7 @@ class Sample:
     """The values that a rule compares: distinct rows, and the baseline.
 
     Attributes:
-        baseline: block → value. A block is a seed, or a split averaged over its seeds.
+        baseline: block → finite value. A block is a seed, or a split averaged over its seeds.
         rows: name → the same, a row for each comparison.
         first_stage: the blocks that decided how many there are, if precision was asked for.
             Standard deviations and degrees of freedom then come from these alone (Stein).
@@ -124,13 +124,9 @@ def judge(
     """
     originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
     copies = {name: original for name, original in originals.items() if name != original}
-    distinct = {
-        name: _select_finite(row) for name, row in sample.rows.items() if name not in copies
-    }
-    family = replace(sample, baseline=_select_finite(sample.baseline), rows=distinct)
-    gaps = {name: family.compute_differences(name) for name in distinct}
-    bounded = {name: row for name, row in distinct.items() if len(gaps[name]) > 1}
-    reach = rule.compute_half_widths(replace(family, rows=bounded)) if bounded else {}
+    gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
+    bounded = {name: sample.rows[name] for name in gaps if len(gaps[name]) > 1}
+    reach = rule.compute_half_widths(replace(sample, rows=bounded)) if bounded else {}
     judgements: dict[str, Judgement] = {}
     for name in sample.rows:
         if name in copies:
@@ -147,10 +143,6 @@ def judge(
             interval = Difference(mean, low, high, len(gaps[name]), rule.name)
             judgements[name] = decide(interval, smallest, lower_is_better=lower_is_better)
     return judgements
-
-
-def _select_finite(row: Blocks) -> Blocks:
-    return {block: value for block, value in row.items() if isfinite(value)}
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:

@@ -186,14 +186,14 @@ def fit_factorial(
 def _collect_factor_levels(
     rows: Sequence[Mapping[str, str]], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return the levels of each factor that varies."""
-    names = dict.fromkeys(name for coords in rows for name in coords)
+    """Return the levels of each factor that varies, in the declared order."""
     factors = {}
-    for name in names:
-        seen = dict.fromkeys(coords.get(name, "") for coords in rows)
-        order = [level for level in declared.get(name, ()) if level in seen]
-        factors[name] = [*order, *(level for level in seen if level not in order)]
-    return {name: levels for name, levels in factors.items() if len(levels) > 1}
+    for name in dict.fromkeys(name for coords in rows for name in coords):
+        levels = dict.fromkeys(coords.get(name, "") for coords in rows)
+        order = [level for level in declared.get(name, ()) if level in levels]
+        if len(levels) > 1:
+            factors[name] = [*dict.fromkeys([*order, *levels])]
+    return factors
 
 
 def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
@@ -241,14 +241,14 @@ def _find_aliases(
 
 
 def _compute_within_squares(
-    y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]
+    y: Floats, blocks: Floats, cells: Sequence[tuple[str, ...]]
 ) -> tuple[float, int]:
     """Return the sum of squares left by cells and blocks, and the rank of both.
 
     The cells are taken out first, as means, so that thousands of them need no matrix.
     """
-    number = {at: i for i, at in enumerate(dict.fromkeys(places))}
-    cell = np.array([number[at] for at in places])
+    number = {key: i for i, key in enumerate(dict.fromkeys(cells))}
+    cell = np.array([number[key] for key in cells])
     counts = np.bincount(cell)
     both = np.column_stack([y, blocks])
     sums = np.zeros((len(counts), both.shape[1]))

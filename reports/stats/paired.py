@@ -26,7 +26,7 @@ RESAMPLES = 10_000
 class Difference:
     """A paired difference: mean over the n common seeds, and its interval.
 
-    method: how the interval was computed ("paired t"), or why there is none ("n < 2: no interval").
+    method: how the interval was computed, or why there is none ("n < 2: no interval").
     """
 
     mean: float

@@ -30,7 +30,7 @@ class Ranking:
 
     ranks: one a method, in the order of the columns.
     p: of Friedman's test in Iman and Davenport's form, that all methods are alike.
-    critical: mean ranks that are closer than this do not differ (Nemenyi, at `level`).
+    critical: mean ranks that are closer than this do not differ (Nemenyi, at 0.05).
     groups: positions in `order`, (first, last) of each largest run of methods that do not differ;
         runs of one method are left out.
     order: the columns in ascending order of mean rank.
@@ -42,7 +42,6 @@ class Ranking:
     groups: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
     blocks: int
-    level: float
 
 
 def rank_methods(
@@ -90,4 +89,4 @@ def rank_methods(
         last = max(i for i in range(first, k) if ascending[i] - low < critical)
         if last > first and not (groups and groups[-1][1] >= last):
             groups.append((first, last))
-    return Ranking(tuple(mean.tolist()), p, critical, tuple(groups), tuple(order), n, LEVEL)
+    return Ranking(tuple(mean.tolist()), p, critical, tuple(groups), tuple(order), n)

@@ -21,10 +21,11 @@ from reports.stats.paired import paired_differences
 from reports.stats.rules.holm_t import HolmT
 from reports.store import open_client, search_runs
 from reports.tables import labels
-from reports.tables.cells import find_protocol, group_by_cell, summarize_cells
+from reports.tables.cells import find_protocol, find_smallest, group_by_cell, summarize_cells
 from reports.tables.model import Field, MeasuredMetric, Sheet
 from reports.uri import redact_uri
 
+Rows = Sequence[tuple[str, ...]]
 BEST = "best of the search"
 SAME, NO_RESULT = "same trials", "no result"
 CALLS = ("better", "worse", "no difference", "open", "equal", SAME, NO_RESULT)
@@ -120,7 +121,7 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
     judgements = judge(
         HolmT(),
         Sample(zeros, gaps),
-        smallest=labels.find_smallest(first, metric),
+        smallest=find_smallest(first, metric),
         lower_is_better=labels.is_lower_better(metric),
     )
     rows, calls = list[tuple[str, ...]](), list[str]()
@@ -209,12 +210,9 @@ def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, Cell]:
 
 
 def _build_sheet(
-    title: str,
-    headers: tuple[str, ...],
-    rows: Sequence[tuple[str, ...]],
-    text_columns: int,
-    notes: Sequence[str] = (),
+    title: str, headers: tuple[str, ...], rows: Rows, text_columns: int, notes: Sequence[str] = ()
 ) -> Sheet:
+    """Return a table of texts; columns after the first `text_columns` are aligned like numbers."""
     fields = tuple(tuple(map(Field, row)) for row in rows)
     recipe = Table(kind="compare", study=title)
     return Sheet(recipe, title, title, headers, text_columns, fields, (), (), tuple(notes))

@@ -91,13 +91,13 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
         if not verdicts:
             titles = ", ".join(dict.fromkeys(verdict.title for verdict in sweep.verdicts))
             raise ReportError(
-                f"{comparison.sweep} has no verdicts of table {comparison.table!r}, only of "
-                f"{titles}."
+                f"{comparison.sweep} has no verdicts of table {comparison.table!r}. Its tables "
+                f"are {titles}."
             )
         if unknown := [row for row in comparison.rows if row not in rows]:
             raise ReportError(
-                f"The table {comparison.table!r} of {comparison.sweep} has no row {unknown[0]!r}, "
-                f"only {', '.join(rows)}."
+                f"The table {comparison.table!r} of {comparison.sweep} has no row {unknown[0]!r}. "
+                f"Its rows are {', '.join(rows)}."
             )
         for row in rows:
             if not comparison.rows or row in comparison.rows:
@@ -125,6 +125,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
+    """Write method, set-up, row, whether its best is neutral, difference, n and verdict."""
     verdict, comparison = line.verdict, line.comparison
     best = "neutral" if verdict.cell.endswith(OTHER) else ""
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
@@ -147,11 +148,11 @@ def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
         )
         for line in lines
     ]
-    drawn = forest.draw_forest_plot(verdicts)
-    if drawn is None:
-        raise ReportError("None of the comparisons is finished, so there is nothing to draw.")
+    plot = forest.draw_forest_plot(verdicts)
+    if plot is None:
+        raise ReportError("No comparison has a difference to draw. Finish its sweep first.")
     with use_report_style():
-        drawn.figure.savefig(path, metadata={"Date": None, "Creator": None})
+        plot.figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
 def fill_block(text: str, block: str) -> str:
@@ -162,11 +163,14 @@ def fill_block(text: str, block: str) -> str:
     """
     filled, count = BLOCK.subn(lambda match: f"{match[1]}{block}\n{match[3]}", text)
     if not count:
-        raise ReportError("There is no `<!-- overview -->` … `<!-- end overview -->` to fill.")
+        raise ReportError(
+            "The file has no block `<!-- overview -->` … `<!-- end overview -->`. Add one."
+        )
     return filled
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Write the overview that a YAML file describes into a Markdown file, and draw its picture."""
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2

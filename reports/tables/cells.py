@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import Frame
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
-from reports.tables.labels import format_level, format_metric_label, is_lower_better
+from reports.tables.labels import (
+    choose_smallest_effect,
+    display_scale,
+    format_level,
+    format_metric_label,
+    is_lower_better,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +34,7 @@ MOST_IMAGES = 10**6  # of a split
 
 
 def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """Return cell → {seed: value} of finished trials, in the order of the rows.
+    """Return cell → {seed: finite value} of finished trials, in the order of the rows.
 
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
     (Musgrave et al. 2020); seeds that lack a fold are left out. The ensemble's value
@@ -46,9 +52,14 @@ def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float
         groups = cells.groupby(keys, sort=False)[metric]
         results = groups.agg(lambda group: group.mean(skipna=False))  # NaN if one is missing
     for (cell, key), value in results.items():
-        if not is_missing(value):
+        if value is not None and math.isfinite(value):
             values[str(cell)][int(key)] = float(value)
     return values
+
+
+def find_smallest(frame: Frame, metric: str) -> float:
+    """Return δ on the scale of the runs; 0 if the metric has none."""
+    return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
 def find_resolution(cells: pd.DataFrame, metric: str) -> float:
@@ -85,11 +96,6 @@ def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
     values = group_by_cell(cells, metric)
     summaries = {cell: summarize([*by_seed.values()]) for cell, by_seed in values.items()}
     return {cell: summary for cell, summary in summaries.items() if summary}
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a field of a data frame is None or NaN."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
@@ -208,7 +214,8 @@ def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
     """Return a line for each seed without a result."""
     lines = []
     for row in cells[cells["status"] != "done"].to_dict("records"):
-        fold = "" if is_missing(row["fold"]) else f", fold {row['fold']:g}"
+        has_fold = row["fold"] is not None and not math.isnan(row["fold"])
+        fold = f", fold {row['fold']:g}" if has_fold else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
         lines.append(f"{row['cell']}, seed {row['seed']}{fold}: {row['status']}{reason}")
     return tuple(lines)
@@ -220,10 +227,7 @@ def describe_metric(frame: Frame, metric: str) -> str:
 
 
 def find_protocol(frame: Frame) -> str:
-    """Return `test-selected` if any trial selected its epoch on test classes, else its opposite.
-
-    That is `validation-selected`, or `nothing finished`.
-    """
+    """Return `validation-selected`, `test-selected` if any trial is that, or `nothing finished`."""
     if not (frame.trials["status"] == "done").any():
         return EMPTY
     protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}

@@ -20,12 +20,13 @@ from reports.tables.cells import (
     NEUTRAL,
     explain_measurement,
     find_resolution,
+    find_smallest,
     group_by_cell,
     has_splits,
     list_missing_seeds,
     run_ids,
 )
-from reports.tables.labels import find_smallest, format_level, is_lower_better, to_slug
+from reports.tables.labels import format_level, is_lower_better, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
 
 if TYPE_CHECKING:
@@ -52,17 +53,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     }
 
     # rows, and the baseline of each
-    names = [cell for cell in groups if not cell.endswith(OTHER)]
-    order = [cell for name in names for cell in (name, name + OTHER) if cell in groups]
-    if recipe.kind == "components":
-        # The paper's order if it prints these rows, else by how many are on (the plan's).
-        printed = _order_as_printed(recipe)
-        order.sort(
-            key=lambda cell: (
-                printed.get(_build_level_key(coords[cell]), len(printed)),
-                _count_components_on(coords[cell]),
-            )
-        )
+    order = _order_rows(recipe, coords)
     headers = _choose_headers(recipe, cells, coords)
     baseline = _find_baseline(recipe, coords, order)
     data_sets = rows.map_cells_to_data(frame.trials, cells)
@@ -230,15 +221,33 @@ def _compare_values(
     differences = list(paired.paired_differences(values, base))
     row_values, base_values = list(values.values()), list(base.values())
     sides = (base_values, row_values) if is_lower_better(metric) else (row_values, base_values)
-    has_enough_runs = min(map(len, sides)) >= LEAST_RUNS
     return Comparison(
         paired.paired_difference(values, base),
         paired.permutation_p(differences),
         paired.wilcoxon_p(differences),
         paired.cohens_dz(differences),
         paired.cliffs_delta(row_values, base_values),
-        paired.probability_of_improvement(*sides) if has_enough_runs else None,
+        paired.probability_of_improvement(*sides) if min(map(len, sides)) >= LEAST_RUNS else None,
     )
+
+
+def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
+    """Return the cells in order, each "best other cell" after its row.
+
+    Components are in the paper's order if it prints them, else by how many are on.
+    """
+    names = [cell for cell in coords if not cell.endswith(OTHER)]
+    order = [cell for name in names for cell in (name, name + OTHER) if cell in coords]
+    if recipe.kind != "components":
+        return order
+    printed = papers.load_published_table(recipe.published.table).rows if recipe.published else ()
+    position = {_build_level_key(row.coords): i for i, row in enumerate(printed) if row.coords}
+
+    def build_sort_key(cell: str) -> tuple[int, int]:
+        levels = coords[cell]
+        return position.get(_build_level_key(levels), len(printed)), _count_components_on(levels)
+
+    return sorted(order, key=build_sort_key)
 
 
 def _choose_headers(
@@ -258,6 +267,7 @@ def _choose_headers(
 def _label_row(
     recipe: Table, headers: tuple[str, ...], cell: str, coords: Levels
 ) -> tuple[str, ...]:
+    """Return a mark for each component, the levels of crossed factors, or the cell's name."""
     if recipe.kind == "components":
         return tuple(ON if coords.get(name) == "on" else OFF for name in headers)
     if headers == ("cell",):
@@ -271,14 +281,6 @@ def _build_level_key(coords: Levels) -> tuple[tuple[str, str], ...]:
 
 def _count_components_on(coords: Levels) -> int:
     return sum(value == "on" for value in coords.values())
-
-
-def _order_as_printed(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
-    """Return levels → position in the published table; empty without one."""
-    if recipe.published is None:
-        return {}
-    printed_rows = papers.load_published_table(recipe.published.table).rows
-    return {_build_level_key(row.coords): i for i, row in enumerate(printed_rows) if row.coords}
 
 
 def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]) -> str:

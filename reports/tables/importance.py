@@ -49,9 +49,8 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             axis = _format_axis(space[path])
             rows.append((Field(name), Field(axis), Field(f"{100 * share:.1f}")))
             conditional = path in importances.conditional
-            numbers.append(
-                (path, axis, share, importances.evaluator, importances.n, conditional, metric)
-            )
+            source = (importances.evaluator, importances.n)
+            numbers.append((path, axis, share, *source, conditional, metric))
         label = format_metric_label(metric)
         meaning = MEANINGS[recipe.evaluator]
         notes.append(

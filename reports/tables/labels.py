@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from reports.frame import Frame
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,7 @@ def find_metric(name: str) -> Metric:
 
 
 def declare_metrics(declared: Mapping[str, Mapping[str, Any]]) -> None:
-    """Register how metrics of other packages are shown, from a sweep's document.
-
-    Args:
-        declared: name → some of label, unit and direction.
-    """
+    """Register metrics of other packages: name → some of label, unit and direction."""
     for name, fields in declared.items():
         METRICS.setdefault(name, Metric(**{"label": name.replace("_", " "), "unit": "", **fields}))
 
@@ -90,17 +83,8 @@ def is_share(metric: str) -> bool:
     return metric.partition("/")[0] in SPLITS and find_metric(metric).unit == "%"
 
 
-def find_smallest(frame: Frame, metric: str) -> float:
-    """Return δ on the scale of the runs; 0 if the metric has none."""
-    return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
-
-
 def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
-    """Return δ of a metric in the unit in which it is shown; 0 if it has none.
-
-    Args:
-        stated: δ by metric name (`report.smallest`).
-    """
+    """Return δ of a metric in the unit shown: as `report.smallest` states it, else its default."""
     name = metric.rpartition("/")[2]
     default = (SHARP_SMALLEST if name in SHARP else SMALLEST) if is_share(metric) else 0.0
     return stated.get(name, default)

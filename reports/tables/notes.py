@@ -11,8 +11,8 @@ from reports.frame import Frame
 from reports.published import papers
 from reports.recipe import Table
 from reports.stats.comparison_rule import load_rule
-from reports.tables.cells import EMPTY, find_protocol
-from reports.tables.labels import display_scale, find_smallest, format_metric_label
+from reports.tables.cells import EMPTY, find_protocol, find_smallest
+from reports.tables.labels import display_scale, format_metric_label
 from reports.tables.model import TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts

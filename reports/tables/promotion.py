@@ -74,9 +74,8 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
 def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     """Return one row per promoted cell, in the order of the ranks.
 
-    A row has rank and cell in the source study, the values that were varied there, what it was
-    ranked by, then each metric of the recipe; means over seeds with 95 % Student intervals. A note
-    has Spearman's rank correlation of the two fidelities.
+    A row has rank, cell and settings in the source study, and means with 95 % Student intervals of
+    the metric that ranked it and of the recipe's. A note has Spearman's correlation of the ranks.
 
     Raises:
         ReportError: the study promotes nothing.

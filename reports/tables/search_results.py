@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from reports.frame import Frame
@@ -33,11 +34,10 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
-    means = {
-        cell: summary.mean for cell, summary in summarize_cells(cells, recipe.metrics[0]).items()
-    }
+    results = summarize_cells(cells, recipe.metrics[0])
+    ranked = sorted(results, key=lambda cell: (-results[cell].mean, index[cell], cell))
     rows = []
-    for cell in sorted(means, key=lambda cell: (-means[cell], index[cell], cell))[: recipe.top]:
+    for cell in ranked[: recipe.top]:
         group = cells[cells["cell"] == cell]
         measured = {}
         for metric in recipe.metrics:
@@ -52,10 +52,10 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     if (cells["cell"] == NEUTRAL).any():
         notes.append(NEUTRAL_NOTE)
-    lost = cells[cells["status"] != "done"]
-    if len(lost):
-        counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
-        notes.append(f"Without a result: {counts}.")
+    counts = Counter(status for status in cells["status"] if status != "done")
+    if counts:
+        by_status = ", ".join(f"{n} {status}" for status, n in counts.most_common())
+        notes.append(f"Without a result: {by_status}.")
     notes += explain_measurement(frame, recipe, cells)
     return TableData(
         recipe,

@@ -16,10 +16,10 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels
+from reports.tables.cells import Cells, Levels, find_smallest
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import find_smallest, format_coordinate, is_lower_better
+from reports.tables.labels import format_coordinate, is_lower_better
 from reports.tables.model import AnyTable, TableData, TableRow
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
@@ -146,9 +146,6 @@ def _describe_table(frame: Frame, table: TableData) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------- rows of a table
-
-
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
     """Return the verdict on each row with a baseline.
 
@@ -219,9 +216,6 @@ def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> Prin
             gain = (printed.value - base_printed.value) / printed.scale
             return PrintedGain(metric, gain, gap.low <= gain <= gap.high)
     return None
-
-
-# ------------------------------------------------------------------------- terms of a factorial
 
 
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:

@@ -77,6 +77,7 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
 
 
 def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[str]:
+    """Warn if the validation metric stayed the same over the epochs of most trials."""
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
@@ -87,12 +88,13 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
     if stationary <= MOST_STATIONARY * curves_read:
         return []
     return [
-        f"{study}: validation did not move in {stationary} of {curves_read} trials: the rate may "
+        f"{study}: validation did not move in {stationary} of {curves_read} trials. The rate may "
         "be too small or the training too short."
     ]
 
 
 def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
+    """Warn of parameters of a search whose best values lie at an end of their range."""
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
@@ -106,7 +108,7 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
             low, high = format_level(axis["low"]), format_level(axis["high"])
             lines.append(
                 f"{study}: the best value of {path}, {format_level(best[0])}, lies at the {end} "
-                f"edge of its range, {low} to {high}: widen `{path}`."
+                f"edge of its range, {low} to {high}. Widen `{path}`."
             )
     return lines
 
@@ -128,7 +130,7 @@ def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
             lines.append(
                 f"{study}: the gradient of the term {term} was at least a thousand times that of "
                 f"the metric term in {len(above)} of {len(ratios)} trials, at most "
-                f"{max(above):.1e} times, and their networks may have stopped learning: lower "
+                f"{max(above):.1e} times, so their networks may have stopped learning. Lower "
                 "`optimizer.multipliers.auxiliary`, or limit the gradient (`method.gradient_limit` "
                 "of nir, `training.clip_norm`)."
             )

@@ -79,10 +79,10 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
     rates = [1e-5, 3e-5, 1e-4, 3e-4, 8e-4, 1e-3]
     still, edge = searched(rates, still=4)
     assert still == (
-        "s: validation did not move in 4 of 6 trials: the rate may be too small or the training "
+        "s: validation did not move in 4 of 6 trials. The rate may be too small or the training "
         "too short."
     )
-    assert "best value of optimizer.lr" in edge and "widen `optimizer.lr`" in edge
+    assert "best value of optimizer.lr" in edge and "Widen `optimizer.lr`" in edge
     (edge,) = searched(rates, still=3)
     assert "did not move" not in edge, "half of them is what a search may try"
     assert searched([3e-5, 1e-4, 2e-4, 2.5e-4, 3e-4, 4e-4], still=0) == []
