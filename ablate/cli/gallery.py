@@ -26,7 +26,7 @@ INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels
 MAX_QUERIES = 500  # on the page
 QUERIES, REFERENCES = 64, 4096  # compared at once
-PARTS = {"train", "val", "test"}
+PARTS = {"train", "val", "test"}  # folders that are no classes
 
 
 class Neighbour(NamedTuple):
@@ -66,16 +66,12 @@ def find_neighbours(model: Model, folder: EmbeddedFolder, n_neighbours: int) -> 
         blocks = torch.split(embeddings, REFERENCES)
         scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
         scores[torch.arange(len(rows)), rows] = -torch.inf  # leave the query itself out
-        nearest = scores.topk(min(n_neighbours, len(paths) - 1))
-        for row, row_scores, columns in zip(
-            rows.tolist(), nearest.values.tolist(), nearest.indices.tolist(), strict=True
-        ):
-            neighbours = [
-                Neighbour(
-                    paths[column], score, classes[column] == classes[row] if classes else None
-                )
-                for column, score in zip(columns, row_scores, strict=True)
-            ]
+        values, columns = scores.topk(min(n_neighbours, len(paths) - 1))
+        for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
+            neighbours = []
+            for value, column in zip(row_values.tolist(), row_columns.tolist(), strict=True):
+                same_class = None if classes is None else classes[column] == classes[row]
+                neighbours.append(Neighbour(paths[column], value, same_class))
             queries.append(Query(paths[row], neighbours))
     return queries
 
@@ -87,11 +83,7 @@ def count_hits(queries: Sequence[Query]) -> int | None:
 
 
 def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
-    """Write the web page of queries and its thumbnails to a new folder.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the web page of queries and its thumbnails to a new folder."""
 
     def shrink(picture: Picture) -> Image.Image:
         image = Image.fromarray(decode_picture(picture, None))

@@ -27,23 +27,15 @@ BATCH = 64  # pictures embedded at once
 
 
 class EmbeddedFolder(NamedTuple):
-    """Hold the pictures `paths` below `root` that can be read, and their embeddings [N, E] float32.
+    """Hold paths and embeddings [N, E] of a folder's readable pictures; count the others."""
 
-    `n_unreadable` pictures cannot be read.
-    """
-
-    root: Path
     paths: list[Path]
     embeddings: Tensor
     n_unreadable: int
 
 
 def load_model(model: str, device: str) -> Model:
-    """Load a model from an export or a trial's folder, fetching it from storage if needed.
-
-    Raises:
-        ConfigError: there is no export, or the storage does not answer; as `trainables.load`.
-    """
+    """Load a model from an export or a trial's folder, fetching it from storage if needed."""
     path = expand_user_path(model, "MODEL")
     path = path / EXPORT if path.is_dir() else path
     folder = path.parent
@@ -60,9 +52,6 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     """Embed the pictures `paths` below `root` with the preprocessing of the trial's evaluation.
 
     Pictures that cannot be read are skipped and printed on standard error with the reason.
-
-    Raises:
-        ConfigError: no picture can be read.
     """
     data = model.config.data
     short_side = None if data.drawings else data.stored_short_side
@@ -96,7 +85,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
             blocks.append(model.embed(batch, BATCH))
     if not blocks:
         raise ConfigError("FOLDER", f"no picture in {root} can be read. Name another folder.")
-    return EmbeddedFolder(root, readable, torch.cat(blocks), len(paths) - len(readable))
+    return EmbeddedFolder(readable, torch.cat(blocks), len(paths) - len(readable))
 
 
 def report_unreadable(folder: EmbeddedFolder) -> int:
