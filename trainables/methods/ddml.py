@@ -64,8 +64,8 @@ class DDML(Plain):
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
-    Only directions reach q, so the agnostic term can be met by a σ that drowns μ, which retrieval
-    does not see: `summarize_spread` is observed. `std_start` decides the σ of the first step.
+    Only directions reach q, so a σ that drowns μ can satisfy the agnostic term without a change of
+    retrieval; `observed` therefore has `summarize_spread`. `std_start` decides the first σ.
 
     The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first encoder
     with that of the `head`.
