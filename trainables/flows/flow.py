@@ -212,7 +212,7 @@ class Flow(nn.Module):
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
-        """Transform x[..., D], given a condition[..., K] that broadcasts to its other dimensions."""
+        """Transform x[..., D], given a condition[..., K] that broadcasts to its leading axes."""
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._convert_input(x, condition)
             scales: list[Tensor] = []

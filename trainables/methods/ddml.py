@@ -231,7 +231,7 @@ class DDML(Plain):
     def _compute_split(self, state: DDMLState) -> Tensor:
         std, log_std = state.specific_std, state.specific_log_std
         if self.options.split == "closed":
-            return standard_normal_kl(state.specific_mean, std, log_std)
+            return compute_normal_kl(state.specific_mean, std, log_std)
         squares = state.specific_sample.square() - state.specific_noise.square()
         return (0.5 * squares - log_std).sum(-1).mean()
 
@@ -251,7 +251,7 @@ def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Ten
     }
 
 
-def standard_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
+def compute_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
     """Return the mean over [..., B] of KL(N(μ, σ²) ‖ N(0, I)), from tensors [..., B, D]."""
     second_moment = mean.square() + std.square()
     return (0.5 * (second_moment - 1) - log_std).sum(-1).mean()
