@@ -169,7 +169,6 @@ class Flow(nn.Module):
     values come from torch's global generator: build it within `streams.use_substream`.
 
     Args:
-        config: layers and initial values.
         dim: D, at least 2.
         condition_dim: K; 0 for a flow without condition.
 
@@ -214,12 +213,7 @@ class Flow(nn.Module):
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
-        """Transform x into z.
-
-        Args:
-            x: [..., D].
-            condition: [..., K], with leading dimensions that broadcast to those of x.
-        """
+        """Transform x[..., D], given a condition[..., K] that broadcasts to its leading axes."""
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._convert_input(x, condition)
             scales: list[Tensor] = []

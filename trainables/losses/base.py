@@ -148,23 +148,18 @@ def make_pairs(
     pos = equal.flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:
-        itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)
-        pos, neg = pos & ~itself, neg & ~itself
+        is_other = self_index[:, None] != torch.arange(pos.shape[1], device=pos.device)
+        pos, neg = pos & is_other, neg & is_other
     return Pairs(pos.float(), neg.float(), labels, reference_labels)
 
 
 class Loss(nn.Module):
-    """Define the interface of all losses.
+    """Base class of all losses of a number of training classes and embeddings of size `dim` = D.
 
     Random initial values come from torch's global generator, which the caller seeds.
 
-    Args:
-        config: the loss's `Config`.
-        classes: number of training classes.
-        dim: D.
-
     Attributes:
-        options: `config`.
+        options: the loss's `Config`.
         geometry: how the score is computed in training.
         batch: what the loss needs from the sampler.
         takes: "score" for `forward`, or "embeddings" for `compute_from_embeddings`, as losses of

@@ -58,12 +58,13 @@ class FastAP(Loss):
         centres = torch.arange(self.options.bins + 1, device=score.device, dtype=score.dtype)
         share = F.relu(1 - (position[..., None] - centres).abs())
         positives = (share * pairs.pos[..., None]).sum(-2)
-        everything = positives + (share * pairs.neg[..., None]).sum(-2)
-        up_to, of_all = positives.cumsum(-1), everything.cumsum(-1)
-        filled = of_all > 0
-        precision = torch.where(filled, up_to / torch.where(filled, of_all, 1), 0)
+        items = positives + (share * pairs.neg[..., None]).sum(-2)
+        # precision among the items up to each bin
+        positives_so_far, items_so_far = positives.cumsum(-1), items.cumsum(-1)
+        precision = positives_so_far / torch.where(items_so_far > 0, items_so_far, 1)
+        # its average over an item's positives
         count = pairs.pos.sum(-1)
-        ranked = count > 0
-        precise = (positives * precision).sum(-1) / torch.where(ranked, count, 1)
-        loss = torch.where(ranked, 1 - precise, torch.zeros_like(precise))
-        return (loss.sum(-1) / ranked.sum(-1).clamp_min(1)).mean()
+        has_positives = count > 0
+        average = (positives * precision).sum(-1) / torch.where(has_positives, count, 1)
+        loss = torch.where(has_positives, 1 - average, 0)
+        return (loss.sum(-1) / has_positives.sum(-1).clamp_min(1)).mean()

@@ -83,12 +83,12 @@ class Margin(Loss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance, beta = -score, self._look_up_beta(pairs.labels)
-        chosen = distance.gather(-1, self.draw_negatives(distance.detach(), pairs, generator))
-        within = self.options.margin + distance - beta
-        beyond = self.options.margin + beta - chosen
-        drawn = pairs.pos * (pairs.neg.sum(-1, keepdim=True) > 0)
-        total = pairs.pos * F.relu(within) + drawn * F.relu(beyond)
-        active = pairs.pos * (within > 0) + drawn * (beyond > 0)
+        negatives = self.draw_negatives(distance.detach(), pairs, generator)
+        pull = self.options.margin + distance - beta
+        push = self.options.margin + beta - distance.gather(-1, negatives)
+        push_weight = pairs.pos * (pairs.neg.sum(-1, keepdim=True) > 0)
+        total = pairs.pos * F.relu(pull) + push_weight * F.relu(push)
+        active = pairs.pos * (pull > 0) + push_weight * (push > 0)
         count = active.sum((-2, -1))
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 

@@ -135,10 +135,10 @@ class ArcFace(MarginSoftmax):
         m = self.options.margin
         cos_m, sin_m = math.cos(m), math.sin(m)
         sine = safe_sqrt((1 - cosine) * (1 + cosine), floor=0.0)
-        turned = cosine * cos_m - sine * sin_m
+        shifted = cosine * cos_m - sine * sin_m
         if self.options.beyond == "printed":
-            return turned
-        return torch.where(cosine >= -cos_m, turned, cosine - m * sin_m)
+            return shifted
+        return torch.where(cosine >= -cos_m, shifted, cosine - m * sin_m)
 
 
 @LOSSES.register("sphereface")

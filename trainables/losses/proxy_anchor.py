@@ -124,9 +124,9 @@ class ProxyNCANIR(ClassLoss):
         alpha, margin = self.options.alpha, self.options.margin
         attract = log_one_plus_column_sum((-alpha * (score - margin)).mT, pairs.pos.mT)
         repel = log_one_plus_column_sum((alpha * (score + margin)).mT, pairs.neg.mT)
-        drawn = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
-        pushed = (pairs.neg > 0).any(-1).sum(-1).clamp_min(1)
-        return (attract.sum(-1) / drawn + repel.sum(-1) / pushed).mean()
+        attract_count = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
+        repel_count = (pairs.neg > 0).any(-1).sum(-1).clamp_min(1)
+        return (attract.sum(-1) / attract_count + repel.sum(-1) / repel_count).mean()
 
 
 def log_one_plus_column_sum(exponent: Tensor, weights: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ def log_sum(exponent: Tensor, weights: Tensor) -> Tensor:
     It is about LOG_OF_0, with gradient 0, where no weight is above 0: a proxy without a positive
     in the batch then gives softplus(LOG_OF_0) = 0 and not NaN.
     """
-    chosen = weights > 0
-    log_weights = torch.where(chosen, weights, torch.ones_like(weights)).log()
-    masked = torch.where(chosen, exponent + log_weights, torch.full_like(exponent, LOG_OF_0))
+    is_weighted = weights > 0
+    log_weights = torch.where(is_weighted, weights, 1).log()
+    masked = torch.where(is_weighted, exponent + log_weights, LOG_OF_0)
     return torch.logsumexp(masked, dim=-2)

@@ -95,19 +95,19 @@ class Triplet(Loss):
         if self.options.mining == "semihard":
             ordered, _ = sort_negatives(distance, pairs.neg)
             position = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
-            chosen = ordered.gather(-1, position.clamp_max(ordered.shape[-1] - 1))
-            has_negative = (position < ordered.shape[-1]) & chosen.isfinite()
-            chosen = torch.where(has_negative, chosen, torch.zeros_like(chosen))
+            negative_distance = ordered.gather(-1, position.clamp_max(ordered.shape[-1] - 1))
+            has_negative = (position < ordered.shape[-1]) & negative_distance.isfinite()
+            negative_distance = torch.where(has_negative, negative_distance, 0)
         else:
             plain = distance.detach()
             if self.geometry.kind == "l2sq":
                 plain = plain.clamp_min(0).sqrt()
             near, far = self.options.near, self.options.far
             weights = inverse_density(plain, self.dim, near=near, far=far)
-            chosen = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
+            negative_distance = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
             has_negative = pairs.neg.sum(-1, keepdim=True) > 0
         mined = pairs.pos * has_negative
-        excess = self.options.margin + distance - chosen
+        excess = self.options.margin + distance - negative_distance
         return mined * F.relu(excess), mined * (excess > 0), mined
 
     def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:

@@ -53,8 +53,6 @@ class Progress:
     Attributes:
         phase: "warmup" while roles such as the backbone are held, else "main", or a phase name of
             the method.
-        epoch: number of the epoch.
-        step: number of the optimiser step.
         fraction: share of all optimiser steps already taken, in [0, 1).
     """
 
@@ -89,14 +87,7 @@ class State:
 
 
 class MethodParts(TypedDict):
-    """Name the keyword arguments of every method.
-
-    Attributes:
-        features: F, width of the pooled backbone features.
-        embedding: size and initialisation of the embedding.
-        loss: the base loss that the method trains.
-        classes: number of training classes.
-    """
+    """Name the keyword arguments of every method: F, the embedding, the base loss, the classes."""
 
     features: int
     embedding: EmbeddingConfig
@@ -110,9 +101,7 @@ def read_as_none(default: object) -> Callable[[Any], Any]:
 
 
 class Method(nn.Module):
-    """Base class of all methods, and the contract each of them keeps.
-
-    Its hooks stand in the order in which they are called; a method overrides those that it needs.
+    """Base class of all methods, which override those of its hooks that they need:
 
         before a trial    check, describe_traits
         at its start      param_groups, fit
@@ -120,17 +109,14 @@ class Method(nn.Module):
                           embedding_of; observed
         in evaluation     embed, score, as_query, measure
 
-    Args:
-        config: the method's own `Config`.
-        parts: see `MethodParts`; the loss is kept as a submodule.
-
     Initial values come from torch's global generator, which the caller seeds
     (`streams.seed_global_generator`); a method of several parts draws each inside
     `streams.use_substream(name)`, so that the head starts alike in all methods.
 
-    NEUTRAL names the options with which the method equals the plain loss, MEASURES what `measure`
-    gives. classifies: whether its embeddings, compared with the class weights, are a classifier's
-    answer.
+    Attributes:
+        NEUTRAL: options with which the method equals the plain loss.
+        MEASURES: names of what `measure` returns.
+        classifies: whether its embeddings, compared with class weights, are a classifier's answer.
     """
 
     Config: ClassVar[type[NamedConfig]]
@@ -139,7 +125,7 @@ class Method(nn.Module):
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
 
-    # of version 0.1.0 → what took its place
+    # hooks of version 0.1.0 → what replaced them
     REMOVED_HOOKS: ClassVar[Mapping[str, str]] = {
         "label_sets": "describe_traits and Traits.label_sets",
         "own_scores": "describe_traits and Traits.own_scores",

@@ -65,8 +65,8 @@ class DDML(Plain):
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
-    Only directions reach q, so the agnostic term can be met by a σ that drowns μ, which retrieval
-    does not see: `summarize_spread` is observed. `std_start` decides the σ of the first step.
+    Only directions reach q, so a σ that drowns μ can satisfy the agnostic term without a change of
+    retrieval; `observed` therefore has `summarize_spread`. `std_start` decides the first σ.
 
     The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first encoder
     with that of the `head`.
@@ -232,7 +232,7 @@ class DDML(Plain):
     def _compute_split(self, state: DDMLState) -> Tensor:
         std, log_std = state.specific_std, state.specific_log_std
         if self.options.split == "closed":
-            return standard_normal_kl(state.specific_mean, std, log_std)
+            return compute_normal_kl(state.specific_mean, std, log_std)
         squares = state.specific_sample.square() - state.specific_noise.square()
         return (0.5 * squares - log_std).sum(-1).mean()
 
@@ -252,7 +252,7 @@ def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Ten
     }
 
 
-def standard_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
+def compute_normal_kl(mean: Tensor, std: Tensor, log_std: Tensor) -> Tensor:
     """Return the mean over [..., B] of KL(N(μ, σ²) ‖ N(0, I)), from tensors [..., B, D]."""
     second_moment = mean.square() + std.square()
     return (0.5 * (second_moment - 1) - log_std).sum(-1).mean()

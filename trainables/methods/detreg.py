@@ -235,8 +235,9 @@ class DetReg(Plain):
             r = compute_diagonal_r(output, across)
         else:
             r = compute_singular_r(flow, points, across)
+        # measure R and log |det| over the batch's points, and R over the augmented ones
         batch = len(points) if valid is None else len(valid)
-        watched = {
+        measurements = {
             f"{name}_items": r[:batch].mean(),
             f"{name}_log_det": output.log_det[:batch].mean() / points.shape[-1],
         }
@@ -245,8 +246,8 @@ class DetReg(Plain):
         else:
             extra = (r[batch:] * valid).sum()
             mean = (r[:batch].sum() + extra) / (batch + valid.sum())
-            watched[f"{name}_augmented"] = extra / valid.sum()
-        self.observations |= {key: value.detach() for key, value in watched.items()}
+            measurements[f"{name}_augmented"] = extra / valid.sum()
+        self.observations |= {key: value.detach() for key, value in measurements.items()}
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -182,13 +182,13 @@ class DVML(Plain):
         std = (0.5 * log_variance).exp()
         shape = (self.options.samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
-        variance = mean + std * noise
-        generated = invariant + variance
+        variant = mean + std * noise
+        generated = invariant + variant
         decoder_input = generated.detach() if self._is_first_phase(progress) else generated
         self.observations = {
             "std": std.detach().mean(),
             "invariant_norm": invariant.detach().square().sum(-1).sqrt().mean(),
-            "variance_norm": variance.detach().square().sum(-1).sqrt().mean(),
+            "variance_norm": variant.detach().square().sum(-1).sqrt().mean(),
         }
         return DVMLState(
             query=invariant,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
 
 LOG = logging.getLogger(__name__)
-REVISION = 1  # raise by hand when `find_principal_start` gives other numbers
+START_REVISION = 1  # raise by hand when `find_principal_start` gives other numbers
 
 Init = Literal["kaiming", "orthogonal", "lecun"]
 Start = tuple[Tensor, Tensor]
@@ -124,7 +124,7 @@ def load_principal_start(cache: Path) -> Principal:
 def start_key(features: Tensor, dim: int) -> str:
     """Return a digest of everything that `find_principal_start` depends on."""
     rows = features.detach().cpu().contiguous()
-    inputs = [REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
+    inputs = [START_REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
     digest.update(rows.numpy().data.cast("B"))
     return digest.hexdigest()[:32]

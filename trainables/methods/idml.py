@@ -235,8 +235,8 @@ class IDML(Mixing):
             return vectors
         if self.proxy_uncertainty is not None:
             return torch.cat([vectors, self.proxy_uncertainty], -1)
-        nothing = vectors.new_zeros(len(vectors), self.options.uncertainty_dim)
-        return torch.cat([vectors, nothing], -1)
+        no_uncertainty = vectors.new_zeros(len(vectors), self.options.uncertainty_dim)
+        return torch.cat([vectors, no_uncertainty], -1)
 
     def embedding_of(self, query: Tensor) -> Tensor:
         return self._split_parts(query)[0]

@@ -118,26 +118,28 @@ class Mixing(Plain):
         self.share = None
         if self.mix.mixing == "none":
             return batch
+        # draw λ and the partners, and whether this step mixes
         x, labels = batch.inputs, batch.labels
         share = draw_beta_share(self.mix.mixing_beta, x, generator)
         order = torch.randperm(len(x), generator=generator, device=x.device)
-        mixes = torch.ones((), dtype=torch.bool, device=x.device)
+        partner_labels, unused = labels[order], torch.full_like(labels, UNUSED)
         if self.mix.mixing_probability < 1:
             draw = torch.rand((), generator=generator, device=x.device)
-            mixes = draw < self.mix.mixing_probability
-            share = torch.where(mixes, share, torch.ones_like(share))
+            is_mixed = draw < self.mix.mixing_probability
+            share = torch.where(is_mixed, share, 1)
+            partner_labels = torch.where(is_mixed, partner_labels, unused)
+        # mix images and labels
         if self.mix.mixing == "cutmix":
             mixed, share = cut_mix(x, x[order], share, generator)
         else:
             mixed = mix_up(x, x[order], share)
-        nothing = torch.full_like(labels, UNUSED)
-        both = torch.cat([labels, torch.where(mixes, labels[order], nothing)], 1)
         if self.mix.objective != "joint" or self.mix.mixed_labels == "weighted":
             self.share = share
+        mixed_labels = torch.cat([labels, partner_labels], 1)
         if self.mix.originals == "replaced":
-            return Batch(mixed, both)
-        original_labels = torch.cat([labels, nothing], 1)
-        return Batch(torch.cat([x, mixed]), torch.cat([original_labels, both]))
+            return Batch(mixed, mixed_labels)
+        original_labels = torch.cat([labels, unused], 1)
+        return Batch(torch.cat([x, mixed]), torch.cat([original_labels, mixed_labels]))
 
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
@@ -194,7 +196,7 @@ def cut_mix(
     height, width = x.shape[-2:]
     side = (1 - share).sqrt()
     centre = torch.rand(2, generator=generator, device=x.device)
-    inside = []
+    inside = []  # which rows, and which columns, the box covers
     for position, length in zip(centre, (height, width), strict=True):
         half = (length * side).floor().div(2, rounding_mode="floor")
         middle = (length * position).floor()

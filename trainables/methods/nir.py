@@ -180,11 +180,11 @@ class NIR(Plain):
         # split metric loss and regulariser, so that gradients are recorded and may be limited
         references = self._get_references()
         parameters: dict[str, Tensor] = dict(self.flow.named_parameters())
-        inputs = [references.vectors, *parameters.values()]
+        tensors = [references.vectors, *parameters.values()]  # what the regulariser depends on
         limit = self.options.gradient_limit
         self._limiter = GradientLimiter(limit)
-        query, flow_input, *limited = self._limiter.split(z, *([] if limit is None else inputs))
-        vectors, *weights = limited or inputs
+        query, flow_input, *limited = self._limiter.split(z, *([] if limit is None else tensors))
+        vectors, *weights = limited or tensors
         references = replace(references, vectors=vectors)
         parameters = dict(zip(parameters, weights, strict=True))
         # map samples to their residuals, about their own proxy and about that of another class
@@ -233,15 +233,15 @@ class NIR(Plain):
         """Return the unit reference of each class that its sample is conditioned on, [B, D]."""
         unit = F.normalize(references.vectors, dim=-1)
         if references.per_class == 1:
-            chosen = unit[classes]
+            condition = unit[classes]
         else:
             centres = unit.view(self.classes, references.per_class, -1)[classes]  # [B, K, D]
             if self.options.centre == "nearest":
                 nearest = (centres @ psi[:, :, None]).argmax(1, keepdim=True)  # [B, 1, 1]
-                chosen = centres.take_along_dim(nearest, 1).squeeze(1)
+                condition = centres.take_along_dim(nearest, 1).squeeze(1)
             else:
-                chosen = F.normalize(centres.mean(1), dim=-1)
-        return chosen if self.options.proxy_backprop else chosen.detach()
+                condition = F.normalize(centres.mean(1), dim=-1)
+        return condition if self.options.proxy_backprop else condition.detach()
 
     def _generate_synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
         kind = self.options.synthetic

@@ -17,7 +17,7 @@ from trainables.config.ranges import log_range
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
-from trainables.methods.ddml import STD_SHIFT, log_softplus, standard_normal_kl
+from trainables.methods.ddml import STD_SHIFT, compute_normal_kl, log_softplus
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import Mixing, MixingConfig
 
@@ -116,7 +116,7 @@ class PEL(Mixing):
     ) -> dict[str, Term]:
         assert isinstance(state, PELState)
         terms = super().terms(state, labels, progress, generator)
-        divergence = standard_normal_kl(state.mean, state.std, state.log_std)
+        divergence = compute_normal_kl(state.mean, state.std, state.log_std)
         terms["kl"] = Term(divergence, self.options.kl)
         return terms
 

@@ -17,12 +17,10 @@ WIDTH = 16  # of the probes that are built; roles do not depend on it
 def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
     """Return the roles whose parameters this trial trains after its warm-up."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
-    head_roles = _find_roles(trial.method.name, trial.loss.name, *texts)
-    return tuple(
-        role
-        for role in ROLES
-        if role in head_roles or (role == "backbone" and trial.backbone.mode == "finetune")
-    )
+    roles = _find_roles(trial.method.name, trial.loss.name, *texts)
+    if trial.backbone.mode == "finetune":
+        roles |= {"backbone"}
+    return tuple(role for role in ROLES if role in roles)
 
 
 @lru_cache(maxsize=1024)  # a plan asks it of each of its cells

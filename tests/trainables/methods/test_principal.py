@@ -48,7 +48,7 @@ def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.M
     keys += [start_key(x.flip(0), DIM), start_key(x.view(20, 18), DIM), start_key(x.double(), DIM)]
     monkeypatch.setattr(head, "describe_kernels", lambda: "another")
     keys.append(start_key(x, DIM))
-    monkeypatch.setattr(head, "REVISION", head.REVISION + 1)
+    monkeypatch.setattr(head, "START_REVISION", head.START_REVISION + 1)
     keys.append(start_key(x, DIM))
     assert len(set(keys)) == len(keys)
     assert start_key(x.clone(), DIM) == keys[-1]
