@@ -24,14 +24,20 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="The .npz file to write (default: ./embeddings.npz).",
     )
+    command.add_argument(
+        "--index",
+        metavar="FILE",
+        help="Also write a faiss index of the embeddings with the model's measure of similarity.",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the file; return 1 if some pictures could not be read, else 0."""
     import numpy as np
+    import torch
 
     from ablate.cli.locate import check_new_file, explain_write_errors
-    from ablate.cli.pictures import embed_folder, load_model, report_unreadable
+    from ablate.cli.pictures import build_index, embed_folder, load_model, report_unreadable
     from trainables.core.export import list_pictures
     from trainables.machine.files import write_atomically
 
@@ -39,9 +45,13 @@ def run(args: argparse.Namespace) -> int:
     to = check_new_file(args.to, "--to")
     if to.suffix != ".npz":
         raise ConfigError("--to", f"{to} is not the name of an .npz file. Let it end in .npz.")
+    index_file = check_new_file(args.index, "--index") if args.index else None
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:
+        fault = "faiss is not installed, or has no such similarity as this model's. Leave it out."
+        raise ConfigError("--index", fault)
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)
     # embed the pictures
@@ -68,4 +78,11 @@ def run(args: argparse.Namespace) -> int:
         write_atomically(to, stream.getvalue())
     n_pictures, dim = folder.embeddings.shape
     print_text(f"{n_pictures} pictures in {to}, {dim} numbers each")
+    if index_file and (indexed := build_index(model, folder.embeddings)):
+        import faiss
+
+        with explain_write_errors(index_file, "--index"):
+            index_file.parent.mkdir(parents=True, exist_ok=True)
+            index_file.write_bytes(faiss.serialize_index(indexed[0]).tobytes())
+        print_text(f"faiss index of them, in the same order, in {index_file}")
     return report_unreadable(folder)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ablate.cli.pictures import EmbeddedFolder
+from ablate.cli.pictures import EmbeddedFolder, build_index
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.machine.texts import escape_control_characters
 
@@ -60,16 +60,23 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
 def find_neighbours(model: Model, folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
     """Return evenly spaced pictures with their nearest neighbours by the trial's score."""
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
+    count = min(n_neighbours, len(paths) - 1)
     evenly_spaced = np.linspace(0, len(paths) - 1, min(MAX_QUERIES, len(paths))).round().astype(int)
-    queries = []
+    queries, indexed = [], build_index(model, embeddings)
     for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
-        blocks = torch.split(embeddings, REFERENCES)
-        scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
-        scores[torch.arange(len(rows)), rows] = -torch.inf  # leave the query itself out
-        values, columns = scores.topk(min(n_neighbours, len(paths) - 1))
+        if indexed is not None:
+            index, prepared = indexed
+            values, columns = index.search(prepared[rows.numpy()], count + 1)
+            values = values if index.metric_type == 0 else -values  # 0: inner product
+        else:
+            blocks = torch.split(embeddings, REFERENCES)
+            scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
+            values, columns = scores.topk(count + 1)
         for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
+            # The query itself is left out; among equal pictures it need not be in the list.
+            pairs = zip(row_values.tolist(), row_columns.tolist(), strict=True)
             neighbours = []
-            for value, column in zip(row_values.tolist(), row_columns.tolist(), strict=True):
+            for value, column in [pair for pair in pairs if pair[1] != row][:count]:
                 same_class = None if classes is None else classes[column] == classes[row]
                 neighbours.append(Neighbour(paths[column], value, same_class))
             queries.append(Query(paths[row], neighbours))

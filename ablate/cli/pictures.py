@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.errors import ConfigError
+from trainables.evaluation.scores import PlainScore
 from trainables.machine.progress import Progress
 from trainables.machine.texts import expand_user_path, find_unfit_character
 
@@ -86,6 +88,26 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     if not blocks:
         raise ConfigError("FOLDER", f"no picture in {root} can be read. Name another folder.")
     return EmbeddedFolder(readable, torch.cat(blocks), len(paths) - len(readable))
+
+
+def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | None:
+    """Build a flat faiss index that compares as the trial's evaluation does.
+
+    Returns:
+        An `IndexFlatIP` or `IndexFlatL2`, and the rows in it, [N, E], of unit length if the model
+        compares by the cosine. None if faiss is not installed or has no such measure, as for
+        hyperbolic losses.
+    """
+    score = model.network.retrieval_score()
+    if not isinstance(score, PlainScore) or find_spec("faiss") is None:
+        return None
+    import faiss
+
+    rows = np.ascontiguousarray(score.prepare(embeddings).numpy(), np.float32)
+    kind = faiss.IndexFlatIP if score.kind == "dot" else faiss.IndexFlatL2
+    index = kind(rows.shape[1])
+    index.add(rows)
+    return index, rows
 
 
 def report_unreadable(folder: EmbeddedFolder) -> int:

@@ -8,6 +8,7 @@ fetches them, or ends before its first trial.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,13 @@ from typing import Any
 
 import torch
 
+from ablate.designs.parts import Point
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
+from ablate.samplers import branches
 from ablate.sweep.progression import Progression
-from ablate.sweep.required_inputs import Use, iterate_required_inputs, locate_error
+from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_error
 from ablate.sweep.state import StudyState
 from ablate.values.terminal import print_text, show_progress
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
@@ -97,6 +100,31 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
                 check_batch(*use.batch, training_classes)
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
+        _check_searched_batches(plan, use, training_classes)
+
+
+def _check_searched_batches(plan: Plan, use: Use, classes: int) -> None:
+    """Refuse an end or choice of a searched batch size that fits with no other searched value."""
+    sampled = plan.spec.studies[use.study].sampling()
+    space = sampled.space if sampled else {}
+    paths = [path for path in BATCH if path in space]
+    above = {k: v for path in paths for k, v in branches.build_example(space, path).items()}
+    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}
+    for values in itertools.product(*(space[path].list_ends() for path in paths)):
+        params, fault = dict(zip(paths, values, strict=True)), None
+        try:
+            point = Point("", {}, above | params, "space")
+            config = plan.resolve_config(use.study, point, plan.find_example(use.study), use.fold)
+            check_batch(config.training.batch_size, config.training.per_class, classes)
+        except ConfigError as error:  # other faults are the trial's to report
+            fault = error if error.path == "training.batch_size" else None
+        for item in params.items():
+            faults.setdefault(item, []).append(fault)
+    for (path, value), errors in faults.items():
+        if all(errors):
+            where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
+            message = f"{value!r} cannot be drawn: {errors[0]} Narrow the space."
+            raise ConfigError(where, message)
 
 
 def describe_trainings(

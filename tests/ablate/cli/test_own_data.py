@@ -138,10 +138,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": tune(RATE), "later": {**LATER, "trial": {SIZE: 60}}},
         "studies.later.trial.training.batch_size: 60 at ",
     ),
+    "choice": (
+        {"tune": tune({SIZE: {"choice": [16, 32, 64]}})},
+        "studies.tune.space.training.batch_size: 64 cannot be drawn",
+    ),
+    "range": (
+        {"tune": tune({SIZE: {"low": 8, "high": 64, "step": 8, "int": True}})},
+        "studies.tune.space.training.batch_size: 64 cannot be drawn",
+    ),
+    "per_class": (
+        {"tune": tune({EACH: {"choice": [1, 2, 4]}})},
+        "studies.tune.space.training.per_class: 2 cannot be drawn",
+    ),
 }
-# What a search draws is the trial's to tell.
+# What fits with some of what else is drawn is the trial's to tell.
 PLANNED = {
-    "range": {"tune": tune({SIZE: {"low": 8, "high": 64, "step": 8, "int": True}})},
     "corner": {"tune": tune({SIZE: {"choice": [16, 32, 64]}, EACH: {"choice": [1, 2, 4]}})},
     "taken": {"tune": tune({SIZE: {"choice": [16, 32]}}), "later": {**LATER, "trial": {EACH: 2}}},
     "replaced": {"tune": tune({SIZE: {"choice": [16, 32]}}, trial={SIZE: 256})},

@@ -4,9 +4,12 @@ and the remedy, before any trial starts."""
 from __future__ import annotations
 
 import os
+import pickle
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.io import savemat
 
@@ -14,7 +17,7 @@ from tests.trainables.data import trees
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset, resolve_data_config
 from trainables.errors import ConfigError
 
-OFFICIAL = [("cub200", "CUB_200_2011"), ("inshop", "inshop")]
+OFFICIAL = [("cub200", "CUB_200_2011"), ("inshop", "inshop"), ("cifar10", "cifar-10-batches-py")]
 Change = Callable[[list[str]], list[str]]
 
 
@@ -132,12 +135,44 @@ def test_matlab_files(tmp_path: Path) -> None:
     assert "class 0 of 'car_ims/000001.jpg'" in fail_to_load("cars196", root)
 
 
-def test_a_cifar_archive_with_another_md5_sum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("echo it ran > /dev/stderr",)
+
+
+@pytest.fixture(scope="module")
+def pickled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIFAR-10, whose fourth file each test writes anew."""
+    return trees.cifar10_python(tmp_path_factory.mktemp("pickled") / "cifar")
+
+
+BYTES = np.zeros((1, 3072), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ({"data": Bomb(), "labels": []}, "the name posix.system"),
+        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "it must hold data"),
+        ({"data": "x".encode, "labels": [1]}, "the name"),
+        ({"data": np.repeat(BYTES, 2, 0), "labels": [1]}, "it must hold data"),
+    ],
+    ids=name_parameter,
+)
+def test_pickles_of_other_things_are_not_run(
+    content: object, fault: str, pickled: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda path, md5: False)
-    root = trees.cifar10_python(tmp_path / "cifar")
-    assert "CIFAR-10 in" in fail_to_load("cifar10", root)
+    (pickled / "data_batch_4").write_bytes(pickle.dumps(content, 2))
+    message = fail_to_load("cifar10", pickled)
+    assert "data_batch_4: " in message and fault in message
+    assert "it ran" not in capfd.readouterr().err
+
+
+def test_a_pickle_with_a_huge_memo_takes_no_memory(pickled: Path) -> None:
+    (pickled / "data_batch_4").write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "data_batch_4: it must hold data" in fail_to_load("cifar10", pickled)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
 @pytest.mark.parametrize(

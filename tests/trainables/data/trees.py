@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import pickle
+import struct
 from collections.abc import Callable, Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ import numpy as np
 import torch
 from PIL import Image
 from scipy.io import savemat
-from torchvision.datasets import cifar
 
 from trainables.data.images import Images
 
@@ -152,9 +153,6 @@ def inshop_nested(root: Path) -> Path:
 # ------------------------------------------------------------------------------------------- CIFAR
 
 
-# The made archives have other MD5 sums than the makers'.
-cifar.check_integrity = lambda path, md5: Path(path).is_file()
-
 CIFAR10_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
 CIFAR10_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()  # noqa: SIM905
 FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
@@ -185,8 +183,25 @@ def _draw_cifar(classes: int, start: int) -> tuple[np.ndarray, list[int]]:
 
 
 def _write_pickle(path: Path, content: dict[str, object]) -> None:
+    """Write a pickle at protocol 2 with the names of modules of that time."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(content))
+    file = BytesIO()
+    Python2Pickler(file, 2).dump(content)
+    path.write_bytes(file.getvalue().replace(b"numpy._core.", b"numpy.core."))
+
+
+class Python2Pickler(pickle._Pickler):
+    """Writes texts as Python 2's cPickle did: SHORT_BINSTRING and BINSTRING."""
+
+    dispatch = pickle._Pickler.dispatch.copy()
+
+    def save_text(self, value: str | bytes) -> None:
+        raw = value if isinstance(value, bytes) else value.encode("latin1")
+        size = b"U" + bytes([len(raw)]) if len(raw) < 256 else b"T" + struct.pack("<i", len(raw))
+        self.write(size + raw)
+        self.memoize(value)
+
+    dispatch[str] = dispatch[bytes] = save_text
 
 
 # ---------------------------------------------------------------------------------------- ImageNet

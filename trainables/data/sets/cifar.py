@@ -4,27 +4,40 @@ Taken here as retrieval data: the official 10,000 test images are looked for amo
 the 50,000 others train, less the classes that `data.split` holds out of them. Test and training
 classes are the same, as for all data sets made for classification.
 
-torchvision reads the archives, which are Python pickles, after checking their MD5 sums.
+A batch is a Python pickle with `data`, [N, 3072] uint8: for each image 1,024 values of red, row by
+row, then green, then blue. A pickle is a program, so no function is called but those with which
+Python 2 wrote numpy arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import pickle
+from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
-from trainables.data.dataset import DATASETS, Dataset, DataSource, Official
+from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, count_parts
 from trainables.data.files.data_set_markers import About, Count, locate_root
 from trainables.data.files.hashes import hash_files
+from trainables.data.files.lists import build_damage_error, name_unreadable_file
 from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
 
+SIDE = 32
+ADMITTED = (
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "_codecs.encode",
+)
 OFFERED = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
@@ -32,7 +45,7 @@ class Cifar(DataSource):
     """A few files that hold all images.
 
     NAME: as it is registered. TRAIN, TEST, CLASSES: names of the files with training images, test
-    images and names of the classes. READER: the class of torchvision.datasets that reads them.
+    images and names of the classes. LABELS, NAMES: keys of labels and class names in the pickles.
     """
 
     NAME: ClassVar[str]
@@ -42,7 +55,8 @@ class Cifar(DataSource):
     TRAIN: ClassVar[tuple[str, ...]]
     TEST: ClassVar[str]
     CLASSES: ClassVar[str]
-    READER: ClassVar[str]
+    LABELS: ClassVar[str]
+    NAMES: ClassVar[str]
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
@@ -68,32 +82,72 @@ class Cifar(DataSource):
         train, test = (torch.nonzero(rows).squeeze(1) for rows in (~is_test, is_test))
         images = Images.from_equal_sizes(map_array(folder / "images.npy"))
         classes = tuple(json.loads((folder / "classes.json").read_text()))
-        return Dataset(images, labels, classes, Official(train, test, shared=True))
+        dataset = Dataset(images, labels, classes, Official(train, test, shared=True))
+        problems = cls.ABOUT.list_differences(count_parts(dataset))
+        if problems and not config.allow_partial:
+            fault = f"{cls.ABOUT.title} in {root} differs from its makers' counts"
+            remedy = "Unpack it again, or go on with what is there: --allow-partial"
+            raise ConfigError("data.root", f"{fault}: {'; '.join(problems)}. {remedy}")
+        return dataset
 
     @classmethod
     def unpack_archive(cls, root: Path, folder: Path) -> None:
         """Write pixels, labels and class names; classes are renumbered in alphabetical order."""
-        from torchvision import datasets
-
-        # torchvision looks into a subfolder of `root` with the archive's name, unless it is empty
-        reader = type(cls.READER, (getattr(datasets, cls.READER),), {"base_folder": ""})
-        try:
-            parts = [reader(root, train=is_training) for is_training in (True, False)]
-        except RuntimeError as error:
-            fault = f"a file of {cls.ABOUT.title} in {root} has another MD5 sum than its makers'."
-            raise ConfigError("data.root", f"{fault} Unpack the archive again.") from error
-        names, labels = parts[0].classes, np.concatenate([part.targets for part in parts])
-        np.save(folder / "images.npy", np.concatenate([part.data for part in parts]))
-        np.save(folder / "labels.npy", np.argsort(np.argsort(names))[labels])
-        np.save(folder / "tested.npy", np.repeat([False, True], [len(part) for part in parts]))
+        names = _read_pickle(root / cls.CLASSES).get(cls.NAMES)
+        if not isinstance(names, list) or not names or len({*map(str, names)}) != len(names):
+            fault = "the names of the classes are missing or repeated"
+            raise build_damage_error(root / cls.CLASSES, fault)
+        files = [*cls.TRAIN, cls.TEST]
+        batches = [cls.read_batch(root / name, len(names)) for name in files]
+        images, labels = zip(*batches, strict=True)
+        np.save(folder / "images.npy", np.concatenate(images))
+        np.save(folder / "labels.npy", np.argsort(np.argsort(names))[np.concatenate(labels)])
+        is_test = np.repeat([name == cls.TEST for name in files], list(map(len, labels)))
+        np.save(folder / "tested.npy", is_test)
         (folder / "classes.json").write_text(json.dumps(sorted(names)))
+
+    @classmethod
+    def read_batch(cls, path: Path, classes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the images [N, 32, 32, 3] uint8 and labels [N] int64 of one file."""
+        content = _read_pickle(path)
+        pixels, labels = content.get("data"), content.get(cls.LABELS)
+        if (
+            not isinstance(pixels, np.ndarray)
+            or pixels.dtype != np.uint8
+            or not isinstance(labels, list)
+            or not all(isinstance(label, int) and 0 <= label < classes for label in labels)
+            or pixels.shape != (len(labels), 3 * SIDE * SIDE)
+        ):
+            fault = f"it must hold data, of {3 * SIDE * SIDE:,} bytes an image, and a class each as"
+            raise build_damage_error(path, f"{fault} {cls.LABELS}")
+        planes = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+        return np.ascontiguousarray(planes), np.array(labels, np.int64)
+
+
+# The implementation in C takes memory for the largest memo entry that a file names, up to 64 GiB.
+class _Unpickler(pickle._Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for the name {module}.{name}")
+        return super().find_class(module, name)
+
+
+def _read_pickle(path: Path) -> dict[str, Any]:
+    """Return the dictionary of plain values and numpy arrays that a file holds."""
+    with name_unreadable_file(path):
+        raw = path.read_bytes()
+    try:
+        content = _Unpickler(BytesIO(raw), encoding="latin1").load()
+        return {str(key): value for key, value in content.items()}
+    except Exception as error:  # a damaged pickle fails with errors of any kind
+        raise build_damage_error(path, f"the pickle cannot be read safely ({error})") from error
 
 
 @DATASETS.register("cifar10")
 class Cifar10(Cifar):
     """10 classes of 6,000 pictures, 32 × 32."""
 
-    NAME, READER = "cifar10", "CIFAR10"
+    NAME, LABELS, NAMES = "cifar10", "labels", "label_names"
     REVISION = 1
     TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
     TEST, CLASSES = "test_batch", "batches.meta"
@@ -112,7 +166,7 @@ class Cifar10(Cifar):
 class Cifar100(Cifar):
     """100 classes of 600 pictures, 32 × 32; the fine classes."""
 
-    NAME, READER = "cifar100", "CIFAR100"
+    NAME, LABELS, NAMES = "cifar100", "fine_labels", "fine_label_names"
     REVISION = 1
     TRAIN, TEST, CLASSES = ("train",), "test", "meta"
     ABOUT = About(
