@@ -62,8 +62,8 @@ def explain_published(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> 
     ]
     if find_protocol(frame) not in (EMPTY, table.protocol):
         notes.append(
-            f"Measured numbers are {find_protocol(frame)} and published ones {table.protocol}: "
-            "of the differences between them, some is the protocol's."
+            f"Measured numbers are {find_protocol(frame)} and published ones {table.protocol}, so "
+            "some of the difference is due to the protocol."
         )
     printed = (result.printed for row in rows for result in row.measured.values())
     slips = [value for value in printed if value is not None and value.slip]

@@ -164,11 +164,11 @@ def _explain_agreement(
 ) -> str:
     """Say whether both fidelities order the cells alike."""
     metric, source = recipe.metrics[0], promotion.source
-    before, after = rank_signs(promotion, metric)
-    rho = spearman([before * a for a, _ in pairs], [after * b for _, b in pairs])
-    labels_of = [labels.format_metric_label(name) for name in (promotion.by, metric)]
+    before_sign, after_sign = rank_signs(promotion, metric)
+    rho = spearman([before_sign * a for a, _ in pairs], [after_sign * b for _, b in pairs])
+    before_label, after_label = map(labels.format_metric_label, (promotion.by, metric))
     subject = (
-        f"Spearman's rank correlation of {labels_of[0]} in {source} and {labels_of[1]} in "
+        f"Spearman's rank correlation of {before_label} in {source} and {after_label} in "
         f"{recipe.study}"
     )
     if rho is None:

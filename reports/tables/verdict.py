@@ -135,7 +135,7 @@ def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
     return text
 
 
-def _describe_table(frame: Frame, table: TableData) -> dict[str, Any]:
+def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
     """Return the fields that all verdicts of a table share."""
     metric, study = table.metrics[0], table.recipe.study
     has_splits = frame.get_declared_study(study).get("splits") is not None
@@ -151,7 +151,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
 
     Rows that a race dropped, and rows tuned in another regime than their own, have none.
     """
-    shared, metric = _describe_table(frame, table), table.metrics[0]
+    shared, metric = _collect_shared_fields(frame, table), table.metrics[0]
     rows = {row.cell: row for row in table.rows}
     elsewhere = frame.get_plan_note("other_regimes", table.recipe.study) or {}
     verdicts = []
@@ -252,7 +252,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     if total is not None:
         gaps[TOTAL] = total
 
-    shared, is_lower = _describe_table(frame, table), is_lower_better(metric)
+    shared, is_lower = _collect_shared_fields(frame, table), is_lower_better(metric)
     verdicts = []
     for name, gap in gaps.items():
         judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
