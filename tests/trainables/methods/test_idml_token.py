@@ -124,7 +124,7 @@ def query(built: Any, features: torch.Tensor) -> torch.Tensor:
         ),
         (method(metric="plain"), "discarded needs .* an introspective metric"),
         (method(test_metric="introspective"), "uncertainty_token discarded removes it"),
-        ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18, which gives features"),
+        ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18 is none .*its features"),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
