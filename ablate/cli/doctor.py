@@ -1,4 +1,4 @@
-"""`ablate doctor`: what is installed, what there is, and what to repair."""
+"""`ablate doctor`: check the installation, the disk and an output folder, and name remedies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.processes import count_cores
 
 PACKAGES = (
-    *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "faiss-cpu", "numpy", "pandas"),
+    *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy", "pandas"),
     *("pydantic", "pyarrow", "matplotlib"),
 )
-OPTIONAL = ("faiss-cpu",)
 FREE_GIB = 2.0
-# In a process of its own: torch and torchvision must be built for each other, and a pair that is
-# not leaves half-registered operators behind.
+# This runs in a process of its own: torch and torchvision must be built for each other, and the
+# import of a pair that is not would leave half-registered operators in this process.
 GPUS = """
 import torch, torchvision, timm
 print(*(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())), sep=", ")
@@ -39,7 +38,7 @@ print(*(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
 
 
 class Finding(NamedTuple):
-    """What was looked at; the text of a bad finding ends with the remedy."""
+    """The result of one check; the text of a bad one ends with the remedy."""
 
     ok: bool
     text: str
@@ -50,30 +49,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 if nothing is to be repaired."""
-    findings = list(collect_diagnoses(resolve_output_folder(args.out)))
-    print_text(
-        "\n".join(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}" for finding in findings)
-    )
+    """Print the finding of each check; return 1 if something needs repair, else 0."""
+    findings = list(run_checks(resolve_output_folder(args.out)))
+    for finding in findings:
+        print_text(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def collect_diagnoses(out: Path) -> Iterator[Finding]:
+def run_checks(out: Path) -> Iterator[Finding]:
     yield Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11")
     for name in PACKAGES:
         try:
             yield Finding(True, f"{name} {version(name)}")
         except PackageNotFoundError:
-            yield Finding(name in OPTIONAL, f"{name} is not installed: pip install {name}")
+            yield Finding(False, f"{name} is not installed: pip install {name}")
     yield check_torch()
     yield Finding(True, f"{count_cores()} cores")
-    for what, path in (("output", out), ("cache", locate_default_cache())):
-        existing = next(
-            folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists()
-        )
-        free = shutil.disk_usage(existing).free / 2**30
+    for purpose, path in (("output", out), ("cache", locate_default_cache())):
+        folders = (path.absolute(), *path.absolute().parents)
+        free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free / 2**30
         remedy = "" if free >= FREE_GIB else ": make some room"
-        yield Finding(not remedy, f"{what} {path}: {free:.1f} GiB free{remedy}")
+        yield Finding(not remedy, f"{purpose} {path}: {free:.1f} GiB free{remedy}")
     yield check_ledger(out / "ledger.sqlite")
     yield check_mlflow(out)
 
@@ -81,35 +77,36 @@ def collect_diagnoses(out: Path) -> Iterator[Finding]:
 def check_torch() -> Finding:
     """Import torch, torchvision and timm, and name the GPUs that torch sees."""
     command = [sys.executable, "-c", GPUS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        last_line = process.stderr.strip().rpartition("\n")[2]
         remedy = "pip install --force-reinstall torch torchvision timm, from one index"
-        return Finding(False, f"torch, torchvision and timm do not import ({last}): {remedy}")
-    if names := done.stdout.strip():
+        return Finding(False, f"torch, torchvision and timm do not import ({last_line}): {remedy}")
+    if names := process.stdout.strip():
         return Finding(True, f"GPU: {names}")
     if shutil.which("nvidia-smi"):
-        text = "nvidia-smi is there but torch sees no GPU: reinstall torch with CUDA, or the driver"
-        return Finding(False, text)
+        fault = "nvidia-smi exists, but torch sees no GPU"
+        return Finding(False, f"{fault}: reinstall torch with CUDA, or the driver")
     return Finding(True, "no GPU: trials run on the CPU")
 
 
 def check_ledger(path: Path) -> Finding:
+    """Check that the ledger can be read and is intact."""
     if not path.exists():
         return Finding(True, f"no ledger at {path} yet")
     try:
-        with Ledger(path, timeout=5) as facts:
-            trials = sum(row["n"] for row in queries.count_statuses(facts))
+        with Ledger(path, timeout=5) as ledger:
+            n_trials = sum(row["n"] for row in queries.count_statuses(ledger))
             damage = sqlite_files.find_damage(path)
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if damage is not None:
         return Finding(False, f"ledger {path}: {damage}: restore it from a copy")
-    return Finding(True, f"ledger {path}: {trials} trials, intact")
+    return Finding(True, f"ledger {path}: {n_trials} trials, intact")
 
 
 def check_mlflow(out: Path) -> Finding:
-    """Examine the MLflow store of an output folder."""
+    """Check that the MLflow store of an output folder can be read and is intact."""
     store, path = Store(out), out / "mlflow.db"
     if not path.exists():
         return Finding(True, f"no MLflow store at {path} yet")
@@ -117,8 +114,8 @@ def check_mlflow(out: Path) -> Finding:
         store.check_usable()
     except ConfigError as error:
         return Finding(False, str(error))
-    if (fault := sqlite_files.find_damage(path)) is not None:
+    if (damage := sqlite_files.find_damage(path)) is not None:
         replay = store.format_command("ledger replay")
         remedy = f"move it away with the files {path.name}-*, and {replay} writes it anew"
-        return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
+        return Finding(False, f"MLflow store {path}: {damage}: {remedy}")
     return Finding(True, f"MLflow store {path}: intact")

@@ -1,44 +1,128 @@
-"""A gallery of pictures and their nearest: plain files, which any browser opens where they lie.
+"""Find the nearest neighbours of pictures in a folder, and show them on a web page.
 
 index.html             a row for each query
-thumbs/0000001.jpg, …  of each picture that is shown, once; a browser loads those in view
+thumbs/0000001.jpg, …  each picture of the page once; a browser loads those in view
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import jinja2
+import numpy as np
+import torch
 from PIL import Image
 
-from ablate.cli.pictures import Query
+from ablate.cli.pictures import EmbeddedFolder
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.machine.texts import escape_control_characters
 
+if TYPE_CHECKING:
+    from trainables.core.export import Model
+
 INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels
+QUERIES, REFERENCES = 64, 4096  # compared at once
+PARTS = {"train", "val", "test"}
 
 
-def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) -> None:
-    """Write a gallery in a new folder.
+class Neighbour(NamedTuple):
+    """A neighbour of a query.
+
+    Attributes:
+        path: path of the picture below the folder.
+        score: similarity to the query, larger is closer.
+        same_class: whether it has the query's class; None if the folder has no classes.
+    """
+
+    path: Path
+    score: float
+    same_class: bool | None
+
+
+class Query(NamedTuple):
+    """A picture and its nearest neighbours, the nearest first."""
+
+    path: Path
+    neighbours: list[Neighbour]
+
+
+def find_class_names(paths: Sequence[Path]) -> list[str] | None:
+    """Return the class folder of each picture; None unless there are two classes or more.
+
+    If all pictures lie below `train/`, `test/` and `val/`, their classes are a folder further down.
+    """
+    has_parts = {path.parts[0] for path in paths} <= PARTS and all(len(p.parts) > 2 for p in paths)
+    depth = 1 if has_parts else 0
+    if any(len(path.parts) <= depth + 1 for path in paths):
+        return None
+    names = [path.parts[depth] for path in paths]
+    return names if len(set(names)) > 1 else None
+
+
+def find_neighbours(
+    model: Model, folder: EmbeddedFolder, n_queries: int, n_neighbours: int
+) -> list[Query]:
+    """Return query pictures with their nearest neighbours by the trial's retrieval score.
+
+    Args:
+        n_queries: largest number of queries; they are evenly spaced in the folder.
+        n_neighbours: largest number of neighbours of each.
+    """
+    embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
+    evenly_spaced = np.linspace(0, len(paths) - 1, min(n_queries, len(paths))).round().astype(int)
+    queries = []
+    for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
+        blocks = torch.split(embeddings, REFERENCES)
+        scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
+        scores[torch.arange(len(rows)), rows] = -torch.inf  # leave the query itself out
+        nearest = scores.topk(min(n_neighbours, len(paths) - 1))
+        for row, row_scores, columns in zip(
+            rows.tolist(), nearest.values.tolist(), nearest.indices.tolist(), strict=True
+        ):
+            neighbours = [
+                Neighbour(
+                    paths[column], score, classes[column] == classes[row] if classes else None
+                )
+                for column, score in zip(columns, row_scores, strict=True)
+            ]
+            queries.append(Query(paths[row], neighbours))
+    return queries
+
+
+def count_hits(queries: Sequence[Query]) -> int | None:
+    """Return how many queries have a nearest neighbour of their class; None without classes."""
+    same_class = [query.neighbours[0].same_class for query in queries]
+    return None if same_class[0] is None else sum(map(bool, same_class))
+
+
+def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
+    """Write the web page of queries and its thumbnails to a new folder.
 
     Raises:
         OSError: it cannot be written.
-        ConfigError: a picture that could be read can be read no more.
     """
 
     def shrink(picture: Picture) -> Image.Image:
-        small = Image.fromarray(decode_picture(picture, None))
-        small.thumbnail((SIDE, SIDE))
-        return small
+        image = Image.fromarray(decode_picture(picture, None))
+        image.thumbnail((SIDE, SIDE))
+        return image
 
+    # write a thumbnail of each picture
     (to / THUMBS).mkdir(parents=True)
-    pictures = dict.fromkeys(path for query in queries for path in (query.path, *query.near))
-    thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in enumerate(pictures, 1)}
-    small = map_ahead(shrink, (Picture(root / path) for path in thumbs))
-    for name, thumb in zip(thumbs.values(), small, strict=True):
-        thumb.save(to / name, "JPEG", quality=82)
+    shown_paths = [
+        path for query in queries for path in (query.path, *(n.path for n in query.neighbours))
+    ]
+    thumbs = {
+        path: f"{THUMBS}/{number:07d}.jpg"
+        for number, path in enumerate(dict.fromkeys(shown_paths), 1)
+    }
+    images = map_ahead(shrink, (Picture(root / path) for path in thumbs))
+    for name, image in zip(thumbs.values(), images, strict=True):
+        image.save(to / name, "JPEG", quality=82)
+    # write the page
     template = jinja2.Template(
         Path(__file__).with_suffix(".html.j2").read_text(),
         autoescape=True,
@@ -46,12 +130,11 @@ def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) ->
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    has_classes = queries[0].same[0] is not None
     text = template.render(
-        title=escape_control_characters(title),
+        title=escape_control_characters(f"Nearest pictures: {root.resolve().name}"),
         printable=lambda path: escape_control_characters(str(path)),
         queries=queries,
         thumbs=thumbs,
-        hits=sum(query.hit for query in queries) if has_classes else None,
+        hits=count_hits(queries),
     )
     (to / INDEX).write_text(text, encoding="utf-8")

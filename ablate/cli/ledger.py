@@ -1,10 +1,11 @@
-"""`ablate ledger`: what an output folder's ledger knows, and what may be done with it."""
+"""`ablate ledger`: show, export, replay or extend the ledger of an output folder."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out, add_tracking
@@ -35,11 +36,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         nargs="?",
         help="A trial id or its beginning, a sweep by id or name, or the folder of a batch.",
     )
-    command.add_argument(
-        "--json",
-        action="store_true",
-        help="For `show`: has no effect, because it prints JSON in any case.",
-    )
     add_tracking(command)
     add_out(command)
 
@@ -59,46 +55,51 @@ def run(args: argparse.Namespace) -> int:
         return 0
     with Records(path) as records:
         if args.action == "ls":
-            for row in queries.count_statuses(records):
-                print_text(
-                    f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training"
-                )
-            for row in queries.list_sweeps(records):
-                print_text(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
-            for row in queries.list_reasons(records):
-                print_text(f"{row['status']} {row['trial_id']}: {to_one_line(row['reason'])}")
-            return 0
-        trial_id = find_trial(records, args.name)
-        row = records.get_trial(trial_id) or {}
-        # Who looks at one trial mostly asks why it has no result: that first, details after it.
-        first = {key: row.get(key) for key in ("trial_id", "status", "reason")}
-        details = {
-            "cells": [
-                queries.format_cell_address(cell)
-                for cell in queries.list_cells_of_trial(records, trial_id)
-            ],
-            "folder": str(locate_trial_folder(path.parent / TRIALS, trial_id)),
-            "evaluations": records.get_evaluations(trial_id),
-            "source": records.get_source(row.get("source"))
-            or "unknown: older than sources are kept",
-        }
-        print_text(json.dumps(first | row | details, indent=1, default=str))
+            _print_summary(records)
+        else:
+            trial_id = find_trial(records, args.name)
+            details = _collect_trial_details(records, path.parent, trial_id)
+            print_text(json.dumps(details, indent=1, default=str))
     return 0
 
 
+def _print_summary(records: Records) -> None:
+    """Print the number of trials by status, the sweeps, and the reasons of failures."""
+    for row in queries.count_statuses(records):
+        print_text(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
+    for row in queries.list_sweeps(records):
+        print_text(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+    for row in queries.list_reasons(records):
+        print_text(f"{row['status']} {row['trial_id']}: {to_one_line(row['reason'])}")
+
+
+def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[str, Any]:
+    """Return all that the ledger has on a trial, beginning with why it has no result."""
+    row = records.get_trial(trial_id) or {}
+    cells = queries.list_cells_of_trial(records, trial_id)
+    return {
+        **{key: row.get(key) for key in ("trial_id", "status", "reason")},
+        **row,
+        "cells": [queries.format_cell_address(cell) for cell in cells],
+        "folder": str(locate_trial_folder(out / TRIALS, trial_id)),
+        "evaluations": records.get_evaluations(trial_id),
+        "source": records.get_source(row.get("source")) or "unknown: older than sources are kept",
+    }
+
+
 def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
-    """Write every sweep of the ledger, or the named one, into the MLflow store."""
+    """Write a sweep, or all sweeps, to the MLflow store; return 1 if it refuses a trial."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.sync import replay_all
 
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     store.check_usable()
-    with Ledger(path) as facts:
+    with Ledger(path) as ledger:
         if args.name is None:
-            sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(facts)]
+            sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
         else:
-            sweep_ids = [queries.find_sweep(facts, args.name, "SWEEP")]
+            sweep_ids = [queries.find_sweep(ledger, args.name, "SWEEP")]
     refused = replay_all(path, store, sweep_ids)
     for trial_id, reason in refused.items():
         print_text(f"refused {trial_id}: {reason}", error=True)

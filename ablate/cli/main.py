@@ -1,8 +1,8 @@
-"""The command line: one module a command, `ablate/cli/COMMAND.py`.
+"""Parse the command line and run the command, which is the module `ablate/cli/COMMAND.py`.
 
-Each has `add_arguments(command)` and `run(args)`, which returns the exit code. The module of the
-command that was typed is imported, and of no other: `ablate --help` is immediate. Heavy libraries
-are imported where a command runs, so that its own `--help` is, too.
+Each module has `add_arguments(command)` and `run(args)`, which returns the exit code. Only the
+module of the requested command is imported, and heavy libraries are imported in `run`, so that
+`--help` is immediate.
 """
 
 from __future__ import annotations
@@ -42,49 +42,27 @@ COMMANDS = {
     "backbones": "List the papers' backbones and whether their weights are on this machine.",
     "doctor": "Show versions, GPU and disk, and what needs repair.",
 }
-REMOVE_FIRST = "remove what is there first, or name another place by --to"
-# command → removed word ("": the command itself) → what to do instead
-REMOVED: dict[str, dict[str, str]] = {
-    "export": {"": "`ablate ledger export` writes a table"},
-    "data": {
-        "push": "copy the data set to the nodes, or to a folder that they share, and name it in "
-        "data.root",
-        "--sheet": "look at the images themselves; `ablate data check` names those that are bad",
-    },
-    "backbones": dict.fromkeys(
-        ("--file", "--save"), "give the file as backbone.weights of a spec, whose plan checks it"
-    ),
-    "ledger": {
-        "--rebuild": "move mlflow.db and the files mlflow.db-* away, and replay without it",
-        "--same-code": "import without it, and give it to `ablate run`",
-    },
-    "new": {"--replace": REMOVE_FIRST},
-    "embed": {"--replace": REMOVE_FIRST},
-    "neighbours": {"--replace": REMOVE_FIRST},
-    "prune": {"--keep": "the weights of each study's best cell stay; leave the option out"},
-    "trials": {"--failed": "give --status failed"},
-}
-_SECRET = ("tracking_uri", "storage")  # may hold a password
-_SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
+SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
+OPTION_NAMES = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that repeats no password of what it does not understand."""
+    """A parser whose errors contain no password."""
 
     def error(self, message: str) -> NoReturn:
         super().error(redact_all_uris(message))
 
 
 def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
-    """Build the parser, with the arguments of these commands."""
+    """Build the parser of all commands, with the arguments of `commands` only."""
     top = Parser(
         prog="ablate",
         description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
         epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {EXIT_CODES}",
     )
-    below = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        command = below.add_parser(name, help=summary)
+        command = subparsers.add_parser(name, help=summary)
         if name in commands:
             import_module(f"ablate.cli.{name}").add_arguments(command)
     return top
@@ -96,30 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare_process()
         argv = sys.argv[1:]
     make_streams_tolerant()
-    command = argv[0] if argv else ""
-    for removed, remedy in REMOVED.get(command, {}).items():
-        if removed in ("", *argv):
-            name = f"ablate {command} {removed}".strip()
-            print_text(f"`{name}` was removed in version 0.2.0: {remedy}", error=True)
-            return 2
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
     from reports.errors import ReportError
 
     try:
-        # nothing given is empty, holds a password, or what no file name can; `--set` is YAML
-        for name, value in vars(args).items():
-            option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
-            for text in value if isinstance(value, list) else [value]:
-                if isinstance(text, str) and name != "settings":
-                    check_option(text, option, show=name not in _SECRET)
-                    if name in _SECRET and has_secret(text):
-                        raise ConfigError(
-                            option,
-                            "it has a password, which every user of this machine can read on a "
-                            f"command line: export NAME=URI, and give {option} env:NAME",
-                        )
+        check_arguments(args)
         code: int = import_module(f"ablate.cli.{args.command}").run(args)
     except ConfigError as error:
         print_text(to_one_line(error), error=True)
@@ -128,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_text(error, error=True)
         return 1
     except KeyboardInterrupt:
-        print_text("stopped at once; the same command goes on from what is recorded", error=True)
+        print_text("Stopped at once. The same command continues from what is recorded.", error=True)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # `ablate … | head` is no error
@@ -136,10 +97,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def prepare_process() -> None:
-    """End quickly; whoever calls `main` from Python keeps a process as it is.
+def check_arguments(args: argparse.Namespace) -> None:
+    """Refuse texts that are empty, contain a password, or cannot be the name of a file.
 
-    A search for garbage at the end takes longer than many a plan. triton, which comes with a
-    compiled network, looks through all objects itself.
+    `--set` may contain any text, because it is YAML.
+    """
+    for name, value in vars(args).items():
+        option = OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
+        for text in value if isinstance(value, list) else [value]:
+            if not isinstance(text, str) or name == "settings":
+                continue
+            check_option(text, option, show=name not in SECRET_OPTIONS)
+            if name in SECRET_OPTIONS and has_secret(text):
+                raise ConfigError(
+                    option,
+                    "it has a password, which every user of this machine can read on a command "
+                    f"line. Export NAME=URI, and give {option} env:NAME.",
+                )
+
+
+def prepare_process() -> None:
+    """Skip the garbage collection at the end of this process, which takes half a second.
+
+    triton, which comes with a compiled network, looks through all objects itself.
     """
     atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())

@@ -1,4 +1,4 @@
-"""`ablate neighbours`: pictures of a folder beside those that a model finds nearest, as pages."""
+"""`ablate neighbours`: write a web page of pictures with their nearest neighbours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write a web page of pictures with their nearest neighbours in the folder. If "
         "its subfolders are classes, pictures of the same class are framed."
-    )
-    command.epilog = (
-        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
     )
     add_model(command)
     command.add_argument(
@@ -42,10 +39,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 for a gallery of all pictures, 1 if some could not be read."""
-    from ablate.cli.gallery import INDEX, write_gallery
+    """Write the page; return 1 if some pictures could not be read, else 0."""
+    from ablate.cli.gallery import INDEX, count_hits, find_neighbours, write_gallery
     from ablate.cli.locate import explain_write_errors
-    from ablate.cli.pictures import embed_folder, load_model, search_folder
+    from ablate.cli.pictures import embed_folder, load_model, report_unreadable
     from trainables.core.export import list_pictures
 
     to = expand_user_path(args.to, "--to")
@@ -57,15 +54,13 @@ def run(args: argparse.Namespace) -> int:
     folder = embed_folder(model, root, paths)
     size = len(folder.paths)
     if size < 2:
-        raise ConfigError("FOLDER", f"{size} pictures can be read, and neighbours need at least 2")
-    queries = search_folder(model, folder, args.queries, args.nearest)
+        fault = f"only {size} picture can be read. Name a folder with two pictures or more."
+        raise ConfigError("FOLDER", fault)
+    queries = find_neighbours(model, folder, args.queries, args.nearest)
     with explain_write_errors(to, "--to"):
-        write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
+        write_gallery(to, root, queries)
     print_text(f"{len(queries)} of {size} pictures with their nearest")
-    if folder.classes is not None:
-        hits = sum(query.hit for query in queries)
+    if (hits := count_hits(queries)) is not None:
         print_text(f"the nearest is of the same class for {hits} of these {len(queries)}")
     print_text(f"open {to / INDEX}")
-    if folder.unread:
-        print_text(f"{folder.unread} could not be read, and are left out", error=True)
-    return 1 if folder.unread else 0
+    return report_unreadable(folder)

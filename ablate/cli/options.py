@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they say. Imports nothing heavy."""
+"""Define the options that several commands share, and parse their values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ EXIT_CODES = (
     "Exit codes: 0 everything is done; 1 something failed or is missing (the same command "
     "continues); 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
 )
-LONGEST = 100 * 366 * 86400.0  # seconds
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
+MAX_SECONDS = 100 * 366 * 86400.0  # 100 years
+UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
 def add_out(command: argparse.ArgumentParser) -> None:
@@ -56,7 +56,10 @@ def add_device(command: argparse.ArgumentParser) -> None:
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
-    """Add a trained model, and the folder of pictures that it looks at."""
+    """Add a trained model, the folder of pictures that it embeds, and the exit codes."""
+    command.epilog = (
+        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
+    )
     command.add_argument(
         "model",
         metavar="MODEL",
@@ -69,7 +72,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 
 def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Add a spec, what is laid over it, and on what it runs."""
+    """Add a spec, options that override its values, and the device."""
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="The YAML file of the sweep."
     )
@@ -106,7 +109,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--seeds",
         metavar="N",
-        help=("The number of seeds, or a list such as 0,1,5, for all studies except searches."),
+        help="The number of seeds, or a list such as 0,1,5, for all studies except searches.",
     )
     add_device(command)
     command.add_argument(
@@ -120,7 +123,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
 
 
 def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Add a spec with where it would run."""
+    """Add a spec, and options that say where it runs and is recorded."""
     add_spec(command, optional=optional)
     command.add_argument(
         "--pilot",
@@ -139,65 +142,64 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     add_out(command)
 
 
-# ------------------------------------------------------------------ what options say
-
-
 def parse_positive(text: str) -> int:
-    """Read a count of at least one."""
+    """Return a count from 1 to 2^31."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
 def parse_duration(text: str, option: str = "--budget") -> float:
-    """Read a duration: `2h`, `90m`, `1h30m`, `45` (seconds)."""
+    """Return the seconds of a duration such as `2h`, `90m`, `1h30m` or `45` (seconds)."""
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])*(\d+(\.\d+)?)?", text) or not text:
-        raise ConfigError(option, f"{text!r} is no duration such as 2h, 90m or 1h30m")
+        raise ConfigError(option, f"{text!r} is not a duration. Give one as 2h, 90m or 1h30m.")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
-    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if total > LONGEST:
-        raise ConfigError(option, f"{text[:40]!r} is above 100 years. Leave it out for no end.")
-    return total
+    seconds = sum(float(number) * UNIT_SECONDS[unit] for number, unit in parts)
+    if seconds > MAX_SECONDS:
+        fault = f"{text[:40]!r} is above 100 years. Leave the option out for no limit."
+        raise ConfigError(option, fault)
+    return seconds
 
 
 def parse_seeds(text: str) -> int | tuple[int, ...]:
-    """Read seeds: `5` for 0…4, or `0,3,4`."""
-    is_list, numbers = "," in text, tuple[int, ...]()
+    """Return a number of seeds (`5` means seeds 0 to 4) or a list of seeds (`0,3,4` or `0,`)."""
     if re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
-        numbers = tuple(int(number) for number in text.strip(",").split(","))
-    many = len(numbers) if is_list else max(numbers, default=0)
-    distinct = len(set(numbers)) == len(numbers) and max(numbers, default=0) <= MAX_SEED
-    if not 1 <= many <= MAX_SEEDS or not distinct:
-        raise ConfigError(
-            "--seeds",
-            f"{text!r} is neither a number of seeds from 1 to {MAX_SEEDS} nor a list of distinct "
-            f"ones as 0,1,5, each at most {MAX_SEED}; for the one seed 0 alone, give 0,",
-        )
-    return numbers if is_list else numbers[0]
+        seeds = tuple(int(number) for number in text.strip(",").split(","))
+        if "," not in text and 1 <= seeds[0] <= MAX_SEEDS:
+            return seeds[0]
+        is_distinct = len(set(seeds)) == len(seeds) <= MAX_SEEDS
+        if "," in text and is_distinct and max(seeds) <= MAX_SEED:
+            return seeds
+    raise ConfigError(
+        "--seeds",
+        f"{text!r} is neither a number of seeds nor a list of distinct seeds. Give a number from 1 "
+        f"to {MAX_SEEDS}, or a list as 0,1,5 or 0, of seeds up to {MAX_SEED}.",
+    )
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Read `--set optimizer.lr=1e-4`, typed as YAML types it."""
+    """Return the values of `--set optimizer.lr=1e-4` by key, typed as YAML types them."""
     from ablate.spec.yaml_loader import load_text
 
-    chosen: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError("--set", f"{pair!r} must be key=value, as in --set optimizer.lr=1e-4")
-        if key in chosen:
+            fault = f"{pair!r} is not key=value. Write it as --set optimizer.lr=1e-4."
+            raise ConfigError("--set", fault)
+        if key in settings:
             raise ConfigError(f"--set {key}", "it is given twice. Remove one.")
-        chosen[key] = load_text(value, f"--set {key}").data
-    return chosen
+        settings[key] = load_text(value, f"--set {key}").data
+    return settings
 
 
 def build_options(args: argparse.Namespace) -> Options:
-    """Return the options of a run that parsed arguments ask for."""
+    """Build the options of a run from parsed arguments."""
     from dataclasses import fields
 
     from ablate.api import Options
 
-    # arguments that are named as the options and need no reading
+    # most arguments have the name of their option, and need no parsing
     names = {field.name for field in fields(Options)}
     values = {
         name: value for name, value in vars(args).items() if name in names and value is not None

@@ -1,4 +1,4 @@
-"""`ablate status`: what runs in an output folder, told by the files there; no driver is asked."""
+"""`ablate status`: show what runs in an output folder, from the files there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ablate.ledger.records import Records
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, TrialFolder
 
-MOST_TRIALS, MOST_REASONS = 8, 5  # that are named
+MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -34,14 +34,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "sweep",
         nargs="?",
-        help=("The sweep, by id or name (default: all running sweeps, or the latest one)."),
+        help="The sweep, by id or name (default: all running sweeps, or the latest one).",
     )
     command.add_argument("--json", action="store_true", help="Print everything as JSON.")
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe the sweep that is named, or all that run, or the latest."""
+    """Print the state of the requested sweep, of all running sweeps, or of the latest one."""
     path = locate_ledger(args.out)
     with Records(path) as records:
         known_ids = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def collect_state(
     records: Records, out: Path, sweep_id: str, alive: Sequence[DriverStatus]
 ) -> dict[str, Any]:
-    """Return all that is known of a sweep now, as `--json` gives it."""
+    """Return the present state of a sweep as `--json` prints it."""
     now, epochs = time.time(), queries.find_last_epochs(records)
     trials = {row["trial_id"]: row for row in queries.list_sweep_trials(records, sweep_id)}
 
@@ -104,12 +104,12 @@ def collect_state(
 
 
 def describe_process(pid: int, host: str) -> str:
-    """Name a process for a person, without the namespace of its ids."""
+    """Return `process PID on HOST`, without the host's process namespace (after +)."""
     return f"process {pid} on {host.partition('+')[0]}"
 
 
 def describe_state(state: dict[str, Any]) -> Iterator[str]:
-    """Yield lines for a person: whether it runs; then studies, trials at work, failures."""
+    """Yield the lines that `ablate status` prints of a sweep."""
     head = f"sweep {state['name']} ({state['sweep_id']})"
     if not state["drivers"]:
         yield f"{head}: not running"
@@ -120,31 +120,35 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
                 f"{study['failed']} failed, {n_pending} without a result"
             )
     for driver in state["drivers"]:
-        text = f"{head}: {'stopping' if driver['stopping'] else 'running'}"
-        text += f" for {format_duration(driver['seconds'])}"
-        text += f" ({describe_process(driver['pid'], driver['host'])})"
-        if driver["slots"] is None:
-            text += "; Ray is starting"
-        else:  # a trial holds a slot once a node has said so
-            busy = sum(len(node["trials"]) for node in driver["nodes"])
-            starting = len(driver["trials"]) - busy
-            text += f"; {busy} of {int(driver['slots'])} slots in use"
-            text += f", {starting} about to start" if starting > 0 else ""
-            seconds_left = driver["seconds_left"]
-            text += "" if seconds_left is None else f", about {format_duration(seconds_left)} left"
-        yield text
+        yield f"{head}: {_describe_activity(driver)}"
         yield from (f"  {format_driver(StudyRow(**study))}" for study in driver["studies"])
         for node in driver["nodes"]:
             yield f"  node {node['name']}: {len(node['trials'])} of {node['slots']} slots in use"
-        for trial in driver["trials"][:MOST_TRIALS]:
-            where = "" if trial["node"] is None else f", on {trial['node']}"
+        for trial in driver["trials"][:MAX_TRIALS]:
+            location = "" if trial["node"] is None else f", on {trial['node']}"
             yield (
                 f"  at work: {trial['trial_id']} ({trial['place']}), epoch {trial['epoch']} of "
-                f"{trial['epochs']}, {format_duration(trial['seconds'])}{where}"
+                f"{trial['epochs']}, {format_duration(trial['seconds'])}{location}"
             )
-        if (more := len(driver["trials"]) - MOST_TRIALS) > 0:
-            yield f"  at work: {more} more"
-    for row in state["failures"][:MOST_REASONS]:
+        if (n_more := len(driver["trials"]) - MAX_TRIALS) > 0:
+            yield f"  at work: {n_more} more"
+    for row in state["failures"][:MAX_REASONS]:
         yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as {row['trial']})"
-    if (more := len(state["failures"]) - MOST_REASONS) > 0:
-        yield f"  failed: for {more} other reasons"
+    if (n_more := len(state["failures"]) - MAX_REASONS) > 0:
+        yield f"  failed: for {n_more} other reasons"
+
+
+def _describe_activity(driver: dict[str, Any]) -> str:
+    """Say for how long a driver has run, and how many of its slots are in use."""
+    text = f"{'stopping' if driver['stopping'] else 'running'} for "
+    text += f"{format_duration(driver['seconds'])} "
+    text += f"({describe_process(driver['pid'], driver['host'])})"
+    if driver["slots"] is None:
+        return f"{text}; Ray is starting"
+    # a trial holds a slot once a node has reported it
+    n_busy = sum(len(node["trials"]) for node in driver["nodes"])
+    n_starting = len(driver["trials"]) - n_busy
+    text += f"; {n_busy} of {int(driver['slots'])} slots in use"
+    text += f", {n_starting} about to start" if n_starting > 0 else ""
+    seconds_left = driver["seconds_left"]
+    return text if seconds_left is None else f"{text}, about {format_duration(seconds_left)} left"

@@ -1,4 +1,4 @@
-"""`ablate stop`: asks drivers of an output folder to end as Ctrl-C would."""
+"""`ablate stop`: ask the drivers of an output folder to end as Ctrl-C would."""
 
 from __future__ import annotations
 
@@ -29,44 +29,47 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--wait",
         default="2m",
         metavar="TIME",
-        help=(
-            "How long to wait until the runs have ended, for example 0, 30s or 2m (the default)."
-        ),
+        help="How long to wait until the runs have ended, for example 0, 30s or 2m (the default).",
     )
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 if all that were asked have ended, 1 if some have not in time."""
-    end = time.monotonic() + parse_duration(args.wait, "--wait")
-    running = [
+    """Stop the running drivers of a sweep or of all sweeps; return 1 if one has not ended in time.
+
+    Raises:
+        ConfigError: no driver runs, or the folder cannot be written.
+    """
+    deadline = time.monotonic() + parse_duration(args.wait, "--wait")
+    drivers = [
         driver
         for driver in list_drivers(resolve_output_folder(args.out))
         if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
     ]
-    if not running:
-        shown = f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way"
-        raise ConfigError("SWEEP", f"{shown}: `ablate status` tells what runs")
-    for driver in running:
+    if not drivers:
+        fault = f"no run of {args.sweep!r} is under way" if args.sweep else "no run under way"
+        raise ConfigError("SWEEP", f"{fault}. `ablate status` shows what runs.")
+    for driver in drivers:
         try:
             driver.ask_to_stop()
         except OSError as error:
-            ways = f"press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}"
-            fault = f"it cannot be written ({error.strerror}): {ways}"
-            raise ConfigError(str(driver.path.parent), fault) from error
+            fault = f"it cannot be written ({error.strerror})"
+            kill = f"`kill -INT {driver.owner.pid}` on {driver.owner.host}"
+            remedy = f"Press Ctrl-C where the run was started, or call {kill}."
+            raise ConfigError(str(driver.path.parent), f"{fault}. {remedy}") from error
         print_text(f"asked {_describe_run(driver)} to stop")
-    while running := [driver for driver in running if driver.path.exists() and driver.alive]:
-        if time.monotonic() >= end:
-            break
+    # wait until all have ended
+    while drivers and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    for driver in running:
+        drivers = [driver for driver in drivers if driver.path.exists() and driver.alive]
+    for driver in drivers:
         print_text(
-            f"{_describe_run(driver)} has not ended yet; trials may end their step first",
+            f"{_describe_run(driver)} has not ended yet. Its trials may finish a step first.",
             error=True,
         )
-    if not running:
-        print_text("stopped; what was running resumes from its checkpoints by the same command")
-    return 1 if running else 0
+    if not drivers:
+        print_text("Stopped. The command that started a run continues it from its checkpoints.")
+    return 1 if drivers else 0
 
 
 def _describe_run(driver: DriverStatus) -> str:

@@ -11,7 +11,7 @@ import torch
 
 import ablate
 from ablate.cli import doctor
-from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
+from ablate.cli.main import COMMANDS, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
@@ -251,17 +251,10 @@ def test_run_stays_a_function() -> None:
             function({"name": "x"})
 
 
-def test_every_command_has_its_module_and_removed_ones_a_sentence(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_has_its_module() -> None:
     files = (ROOT / "ablate" / "cli").glob("*.py")
     assert {path.stem for path in files if "def add_arguments(" in path.read_text()} == {*COMMANDS}
     assert callable(build_parser().parse_args)
     words = ["best", "--out", "x"]
     assert build_parser(["best"]).parse_args(words).out == "x"
     assert build_parser([]).parse_known_args(words)[1] == ["--out", "x"]
-    for command, words in REMOVED.items():
-        for word in words:
-            assert main([command, *filter(None, [word]), "x"]) == 2
-            said = capsys.readouterr().err
-            assert "was removed in version 0.2.0: " in said and said.count("\n") == 1

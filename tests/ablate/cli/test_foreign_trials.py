@@ -83,13 +83,6 @@ def linked(out: Path, victim: Path) -> str:
     return trial
 
 
-def linked_as_a_whole(out: Path, victim: Path) -> str:
-    trial = rename(out, victim.name)
-    shutil.rmtree(out / "trials")
-    (out / "trials").symlink_to(victim.parent)
-    return trial
-
-
 def contents(folder: Path) -> dict[str, str]:
     return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -98,7 +91,7 @@ WAYS = [absolute, relative, linked]
 Leads = Callable[[Path, Path], str]
 
 
-@pytest.mark.parametrize("leads", [*WAYS, linked_as_a_whole])
+@pytest.mark.parametrize("leads", WAYS)
 @pytest.mark.parametrize("words", [(), ("--yes",)])
 def test_prune_removes_nothing_outside(
     out: Path, victim: Path, leads: Leads, words: tuple[str, ...], capsys: Captured

@@ -199,7 +199,7 @@ def test_files_that_are_none(out: Path, capsys: Captured, kind: str) -> None:
     assert one_sentence(out, capsys, "status") == 0
     assert one_sentence(out, capsys, "stop", "--wait", "0") == 2
     assert one_sentence(out, capsys, "logs", trial) == 2
-    one_sentence(out, capsys, "prune", "--keep", "none", "--yes")
+    one_sentence(out, capsys, "prune", "--yes")
     (out / "ledger.sqlite").unlink()
     KINDS[kind](out / "ledger.sqlite")
     assert one_sentence(out, capsys, "status") == 2
