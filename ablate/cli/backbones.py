@@ -1,4 +1,4 @@
-"""`ablate backbones`: those of the papers, whether weights are here, and which file is needed."""
+"""`ablate backbones`: list the papers' backbones and their weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ablate best`: the best configuration of a study, as YAML that runs."""
+"""`ablate best`: print the best configuration of a study as a spec."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the best configuration of a study as YAML that runs; comments say how to use it."""
     path = locate_ledger(args.out)
     with Records(path) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")

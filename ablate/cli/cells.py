@@ -1,4 +1,4 @@
-"""The commands around trials that run without a driver: `cells` and `ledger import`."""
+"""`ablate cells` and `ablate ledger import`: run trials without a driver."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
-EXPORTED = {
+EXPORT_NOTES = {
     "known": "known already",
     "busy": "under way by a driver",
     "later": "follow from results",
     "evaluations": "trained, and lack an evaluation, which `ablate run` adds",
 }
-IMPORTED = {
+IMPORT_NOTES = {
     "failed": "failed, which is a fact too",
     "known": "known before, which stay as they were",
     "busy": "under way by a driver, whose result will stand",
@@ -50,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0 if a file was written, 1 if there is nothing that could start now."""
+    """Write the file of trials; return 1 if no trial can start now, else 0."""
     from ablate.spec.read import read_spec
 
     to, loaded = expand_user_path(args.to, "--to"), read_spec(args.spec)
@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
         counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
     if not counts["trials"]:
-        _print_counts(f"{sweep}: no trial could start now", counts, EXPORTED)
+        _print_counts(f"{sweep}: no trial could start now", counts, EXPORT_NOTES)
         return 1
-    _print_counts(f"{counts['trials']} trials of {sweep} in {to}", counts, EXPORTED)
+    _print_counts(f"{counts['trials']} trials of {sweep} in {to}", counts, EXPORT_NOTES)
     print_text(
         "Run them, and record their results, with:\n"
         f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR\n"
@@ -76,13 +76,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
-    """Record the results of a batch's folder, and print how many trials became facts."""
+    """Record the results in a batch's folder, and print how many were recorded."""
     if args.name is None:
-        raise ConfigError("DIR", "name the folder of a batch, as in `ablate ledger import DIR`")
+        fault = "it is not given. Name the folder of a batch, as in `ablate ledger import DIR`."
+        raise ConfigError("DIR", fault)
     from ablate.batch import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out)
-    _print_counts(f"{counts['done']} trials imported", counts, IMPORTED)
+    _print_counts(f"{counts['done']} trials imported", counts, IMPORT_NOTES)
     return 0
 
 

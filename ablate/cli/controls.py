@@ -1,4 +1,4 @@
-"""`ablate controls`: known effects and nulls around the trial of a spec."""
+"""`ablate controls`: run rows whose effect on a spec's trial is known, or known to be none."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ablate.cli import run as running
 from ablate.cli.locate import check_new_file
 from ablate.cli.options import build_options
 from ablate.values.layers import overlay_mappings
-from ablate.values.paths import expand_paths, get_at, has_path
+from ablate.values.paths import expand_paths
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 SEEDS = 10
-SHIFTS = (1000, 2000)  # of the seeds of rows that are the plain loss itself
+SHIFTS = (1000, 2000)  # first seeds of the rows that repeat the plain loss
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write the spec of controls, and run it."""
     from ablate import api
     from ablate.spec.read import read_spec
 
@@ -47,17 +48,19 @@ def run(args: argparse.Namespace) -> int:
     to.write_text(f"# Known effects and nulls around {Path(args.spec).name}.\n{text}", "utf-8")
     rows = document["studies"]["controls"]["variants"]
     print_text(f"{to}: {len(rows)} rows × {SEEDS} seeds")
-    args.spec, args.settings, args.studies = str(to), [], []  # the spec holds them
+    # the written spec contains what these options set
+    args.spec, args.settings, args.studies = str(to), [], []
     args.dataset = args.data_root = None
     return running.run(args)
 
 
 def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[str, Any]:
-    """Return a spec of controls.
+    """Build a spec that compares the plain loss with itself and with rows of known effects.
 
     Args:
-        trial: the partial trial of a spec; its method is replaced by the plain loss.
-        objective: of the spec.
+        name: name of the original spec.
+        trial: its partial trial; the method is replaced by the plain loss.
+        objective: its objective.
     """
     from trainables.trial import TrialConfig
 
@@ -71,7 +74,7 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
         try:
             TrialConfig.model_validate(overlay_mappings(config, variant))
         except (ValidationError, ConfigError):
-            continue  # this trial cannot have it
+            continue  # the trial does not allow this change
         variants[f"known: {label}"] = {"trial": changes}
     metrics = [f"test/{objective.rpartition('/')[2]}", "test/recall_at_1", objective]
     table = {"kind": "compare", "study": "controls", "metrics": list(dict.fromkeys(metrics))}
@@ -94,9 +97,8 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
 
 
 def _list_known_effects(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return changes of a trial that cost it accuracy, by what they are called."""
-    dim, epochs = config["embedding"]["dim"], config["training"]["epochs"]
-    rate = config["optimizer"]["lr"]
+    """Return changes of a trial that lower its accuracy, by label."""
+    dim, rate = config["embedding"]["dim"], config["optimizer"]["lr"]
     effects: dict[str, dict[str, Any]] = {
         "random backbone": {"backbone.weights": "none", "backbone.weights_sha256": None},
         f"{max(2, dim // 16)} dimensions": {"embedding.dim": max(2, dim // 16)},
@@ -104,10 +106,9 @@ def _list_known_effects(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         "a tenth of the rate": {"optimizer.lr": rate / 10},
         "a hundredth of the rate": {"optimizer.lr": rate / 100},
     }
-    if epochs > 1:
+    if config["training"]["epochs"] > 1:
         effects["one epoch"] = {"training.epochs": 1}
-    if has_path(config, "loss.temperature"):
-        temperature = get_at(config, "loss.temperature")
+    if (temperature := config["loss"].get("temperature")) is not None:
         effects["an eighth of the temperature"] = {"loss.temperature": temperature / 8}
         effects["a third of the temperature"] = {"loss.temperature": temperature / 3}
     if config["embedding"]["init"] == "pca":

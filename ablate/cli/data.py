@@ -1,4 +1,4 @@
-"""`ablate data`: which data sets are here, and whether all of one can be used."""
+"""`ablate data`: list the data sets on this machine, or check one."""
 
 from __future__ import annotations
 
@@ -33,14 +33,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0; of `check` 1 where some of the data set cannot be used."""
     from ablate.cli.data_sets import check_data_set, describe_data_sets
 
     if args.action == "check":
         return check_data_set(args)
     if args.name is not None:
-        raise ConfigError(
-            "NAME", f"`list` takes no name such as {args.name!r}: say `check` before it"
-        )
+        fault = f"`list` takes no name such as {args.name!r}. Put `check` before it."
+        raise ConfigError("NAME", fault)
     print_text("\n".join(describe_data_sets()))
     return 0

@@ -1,8 +1,4 @@
-"""What is there of each data set, in words, and whether all of it can be used.
-
-`describe_data_sets` reads lists and names; `check_data_set` reads and decodes every image once, and
-goes on where one is bad.
-"""
+"""List the data sets on this machine, and check all images of one."""
 
 from __future__ import annotations
 
@@ -25,12 +21,7 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.decode import (
-    Picture,
-    decode_picture,
-    map_ahead,
-    silence_size_warning,
-)
+from trainables.data.decode import Picture, decode_picture, map_ahead, silence_size_warning
 from trainables.data.files.data_set_markers import Count, list_data_folders, locate_root
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
@@ -38,11 +29,11 @@ from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
 
-SIDE = 96  # to which images are decoded, in pixels
+SIDE = 96  # short side to which images are decoded, in pixels
 
 
 def describe_data_sets() -> list[str]:
-    """Return a line for each data set, with a line for each thing that is wrong with it."""
+    """Return a line for each data set and for each of its faults, without reading the images."""
     folders = list_data_folders()
     lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ($ABLATE_DATA)"]
     lines += [
@@ -56,79 +47,76 @@ def describe_data_sets() -> list[str]:
 
 
 def _describe_data_set(name: str) -> Iterator[str]:
-    about = DATASETS[name].ABOUT
-    title = f"{name} ({about.title})" if about else name
-    if about is None and name in ("folder", "manifest"):
+    if name in ("folder", "manifest"):
         kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
         yield f"{name}: {kind} of your own; give data.root"
         return
+    about = DATASETS[name].ABOUT
+    title = f"{name} ({about.title})" if about else name
     config = resolve_data_config({"name": name, "allow_partial": True})
     try:
-        reading = _read_parts(DATASETS[name], config)
-    except ConfigError as fault:
-        if about and fault.path == "data.root" and fault.message.startswith("it is not given"):
+        listing = _read_listing(DATASETS[name], config)
+    except ConfigError as error:
+        is_absent = error.path == "data.root" and error.message.startswith("it is not given")
+        if about and is_absent:
             yield f"{title}: not here; offered at {about.offered}"
         else:
-            yield f"{title}: {fault.message}"
+            yield f"{title}: {error.message}"
         return
-    if reading is None:
+    if listing is None:
         yield f"{title}: of another package; `ablate data check {name}` reads it"
         return
-    rows, root, problems = reading
+    rows, root, problems = listing
     counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())
     yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"
     yield from (f"  {problem}" for problem in problems)
     if problems and about is not None:
-        yield f"  offered at {about.offered}; or go on with what is there: --allow-partial"
+        yield f"  offered at {about.offered}; --allow-partial accepts it as it is"
 
 
-def _read_parts(
+def _read_listing(
     source: type[DataSource], config: DataConfig
 ) -> tuple[Dataset, Path | None, Sequence[str]] | None:
-    """Return rows, folder (None: in a package) and faults; None where only `load` knows them."""
+    """Return the rows of a data set, its folder (None: in a package) and its faults.
+
+    Returns:
+        None if only `load` can read the rows.
+    """
     if issubclass(source, FileSet):
         reading = source.read_listing(config)
         return reading.rows, source.locate_root(config), reading.problems
     rows = source.without_pixels(config, locate_default_cache())
-    if rows is None:
-        return None
-    if source.ABOUT is None:
-        return rows, None, ()
+    if rows is None or source.ABOUT is None:
+        return None if rows is None else (rows, None, ())
     problems = source.ABOUT.list_differences(count_parts(rows))
     return rows, locate_root(config, source.ABOUT), problems
 
 
-# ------------------------------------------------------------------ reading every image
-
-
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image again, and say what is wrong.
-
-    Returns:
-        0 if all of it can be used, else 1.
+    """Read and hash every image again, and print all faults; return 1 if there are any.
 
     Raises:
-        ConfigError: no such data set, or it is not there.
+        ConfigError: there is no such data set, or it is not on this machine.
     """
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
         raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
-    data = {"name": name, "root": args.data_root, "allow_partial": True}
-    config, cache, source = resolve_data_config(data), locate_default_cache(), DATASETS[name]
+    values = {"name": name, "root": args.data_root, "allow_partial": True}
+    config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
     start = time.monotonic()
-    bad: list[str] = []
+    decode_faults: list[str] = []
     with require_cache(cache), show_progress():
         forget_hashes(cache / name)
-        reading = _read_parts(source, config)
+        listing = _read_listing(source, config)
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
             digest = source.compute_digest(index, cache)
             with silence_size_warning():
-                pictures = source.iterate_pictures(index)
-                bad = [fault for fault in map_ahead(_find_decode_fault, pictures) if fault]
+                results = map_ahead(_find_decode_fault, source.iterate_pictures(index))
+                decode_faults = [fault for fault in results if fault]
         else:
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
-    rows, root, problems = reading or (dataset, None, ())
+    rows, root, problems = listing or (dataset, None, ())
     seconds = time.monotonic() - start
     lines = [
         f"{name}: {root or 'comes with its package'}",
@@ -136,31 +124,31 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"{part}: {count}" for part, count in count_parts(rows).items()),
         *(f"not as its makers say: {problem}" for problem in problems),
         _describe_splits(rows),
-        f"{len(rows.labels):,} images read in {seconds:.1f} s, {len(bad):,} bad",
-        *(f"bad: {line}" for line in bad),
+        f"{len(rows.labels):,} images read in {seconds:.1f} s, {len(decode_faults):,} bad",
+        *(f"bad: {fault}" for fault in decode_faults),
     ]
     print_text("\n".join(lines))
-    return 1 if bad or (problems and not args.allow_partial) else 0
+    return 1 if decode_faults or (problems and not args.allow_partial) else 0
 
 
 def _find_decode_fault(picture: Picture) -> str | None:
     """Return the path of a picture that cannot be decoded with the reason, else None."""
     try:
         decode_picture(picture, SIDE)
-    except ConfigError as fault:
-        return f"{picture.path}: {fault.message}"
+    except ConfigError as error:
+        return f"{picture.path}: {error.message}"
     return None
 
 
 def _describe_splits(dataset: Dataset) -> str:
-    """Say what trials train on and are evaluated on, unless data.split says otherwise."""
+    """Return the sizes of the splits of trials with the default `data.split`."""
     try:
-        parts = split_dataset(dataset, SplitConfig(), "")
-    except ConfigError as fault:
-        return f"not to be divided: {fault.message}"
+        splits = split_dataset(dataset, SplitConfig(), "")
+    except ConfigError as error:
+        return f"it cannot be split: {error.message}"
     counts = []
-    for part in ("train", "val", "test"):
-        subset = getattr(parts, part)
+    for name in ("train", "val", "test"):
+        subset = getattr(splits, name)
         queries = "" if subset.queries is None else f", {subset.queries:,} of them queries"
-        counts.append(f"{part} {Count(len(subset.classes), len(subset))}{queries}")
+        counts.append(f"{name} {Count(len(subset.classes), len(subset))}{queries}")
     return f"trials: {'; '.join(counts)}"

@@ -1,4 +1,4 @@
-"""`ablate diff`: two sweeps side by side."""
+"""`ablate diff`: compare two sweeps."""
 
 from __future__ import annotations
 
@@ -34,15 +34,13 @@ def run(args: argparse.Namespace) -> int:
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
-        is_uri = "://" in args.other or args.other.startswith(ENV)
-        second = (
-            Store(first.out, args.other) if is_uri else Store(resolve_output_folder(args.other))
-        )
-    for store in dict.fromkeys((first, second)):
+        if "://" in args.other or args.other.startswith(ENV):
+            second = Store(first.out, args.other)
+        else:
+            second = Store(resolve_output_folder(args.other))
+    frames = []
+    for store, name in ((first, args.first), (second, args.second)):
         store.check_usable()
-    frames = (
-        load_sweep(build_client_uri(store.uri), name)
-        for store, name in ((first, args.first), (second, args.second))
-    )
+        frames.append(load_sweep(build_client_uri(store.uri), name))
     print_text(format_comparison(*frames))
     return 0

@@ -1,4 +1,4 @@
-"""`ablate logs`: what a trial wrote."""
+"""`ablate logs`: print the log of a trial."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
 FOLLOW_SECONDS = 0.5
-LONGEST_LINE = 2**16  # characters; a longer line counts as several
+MAX_LINE_LENGTH = 2**16  # characters; a longer line counts as several
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -31,30 +31,32 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a trial's log; with `--follow` until its trial is no longer under way."""
+    """Print a trial's log; with `--follow` print what is added until the trial ends."""
     ledger = locate_ledger(args.out)
     with Records(ledger) as records:
-        trial = find_trial(records, args.trial)
-        file = TrialFolder.locate(ledger.parent / TRIALS, trial).log
-        if not file.is_file():
-            status = (records.get_trial(trial) or {}).get("status")
-            remedy = f"`ablate ledger show {trial}` tells what is known of it"
-            raise ConfigError(str(file), f"no log, of a trial that is {status}: {remedy}")
+        trial_id = find_trial(records, args.trial)
+        path = TrialFolder.locate(ledger.parent / TRIALS, trial_id).log
+        if not path.is_file():
+            status = (records.get_trial(trial_id) or {}).get("status")
+            remedy = f"`ablate ledger show {trial_id}` prints its results."
+            raise ConfigError(str(path), f"the trial is {status} and has no log. {remedy}")
         try:
-            log = open_regular(file)
+            log = open_regular(path)
         except OSError as error:
-            raise ConfigError(str(file), f"it cannot be read ({error.strerror})") from error
+            fault = f"it cannot be read ({error.strerror}). Change its permissions."
+            raise ConfigError(str(path), fault) from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
-            last, most = "\n", args.lines
+            last_line, n_lines = "\n", args.lines
             while True:
-                under_way = (records.get_trial(trial) or {}).get("status") == "running"
-                lines = iter(lambda: text.readline(LONGEST_LINE), "")
-                for last in deque(lines, most) if most else lines:
-                    print_text(last, end="", flush=True)
-                if not (args.follow and under_way):
+                # the status is read before the log, so that the last lines are printed, too
+                is_running = (records.get_trial(trial_id) or {}).get("status") == "running"
+                lines = iter(lambda: text.readline(MAX_LINE_LENGTH), "")
+                for last_line in deque(lines, n_lines) if n_lines else lines:
+                    print_text(last_line, end="", flush=True)
+                if not (args.follow and is_running):
                     break
-                most = None
+                n_lines = None
                 time.sleep(FOLLOW_SECONDS)
-            if not last.endswith("\n"):
+            if not last_line.endswith("\n"):
                 print_text("")
     return 0

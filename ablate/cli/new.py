@@ -1,4 +1,4 @@
-"""`ablate new NAME`: a spec to begin with, from a few options."""
+"""`ablate new`: write a first spec from a few options."""
 
 from __future__ import annotations
 

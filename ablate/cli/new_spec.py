@@ -1,7 +1,7 @@
-"""What `ablate new` writes: answers → a spec with comments, checked as `ablate plan` checks.
+"""Write the commented spec of `ablate new`, checked as `ablate plan` checks.
 
-Ranges that are searched are those of `search_spaces/`. Of a method of another package the learning
-rate alone is searched.
+The searched ranges are those of `search_spaces/`. Of a method of another package only the learning
+rate is searched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import math
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,32 +38,30 @@ from trainables.methods.base import METHODS
 
 FOLDER = Path(__file__).parent
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
-BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, where the data set has as many
+BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, if the data set has that many classes
 PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
-# by method: `given` (options that are not its defaults), `space` (axes) and `terms` (what switches
-# each off)
+# method → `given` (options that are not its defaults), `space` (axes), `terms` (what switches each
+# term off)
 TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 
 def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
-    """Write the spec that the options ask for, if it can be planned.
+    """Write the spec that the options describe.
 
     Raises:
-        ConfigError: it cannot; nothing is written then.
+        ConfigError: it cannot be planned; nothing is written then.
     """
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
-        raise ConfigError(
-            "NAME", f"{name!r} must be of the letters a to z, digits, _ . and -, as my-first"
-        )
+        fault = f"{name!r} must be of the letters a to z, digits, _ . and -. Take one as my-first."
+        raise ConfigError("NAME", fault)
     path = check_new_file(args.to or f"{name}.yaml", "--to")
-    for option, registry in (("loss", LOSSES), ("method", METHODS)):
-        _check_name(option, getattr(args, option), list(registry))
+    _check_name("loss", args.loss, LOSSES)
+    _check_name("method", args.method, METHODS)
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
     text = render_spec(name, path, headline, args)
-    build_checked_plan(
-        read_spec(load_text(text, str(path)).data), Overrides(), lambda *_: name, Path()
-    )
+    loaded = read_spec(load_text(text, str(path)).data)
+    build_checked_plan(loaded, Overrides(), lambda *_: name, Path())
     with explain_write_errors(path, "--to"):
         write_atomically(path, text.encode())
     print_text(f"{path}: {headline}")
@@ -70,19 +69,17 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     return 0
 
 
-def _check_name(option: str, name: str, names: list[str], instead: str = "") -> None:
+def _check_name(option: str, name: str, names: Iterable[str], fault: str = "not known") -> None:
     if name not in names:
-        raise ConfigError(
-            f"--{option}", f"{name!r} is {instead}not known. {suggest_nearest(name, names)}"
-        )
+        raise ConfigError(f"--{option}", f"{name!r} is {fault}. {suggest_nearest(name, names)}")
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
     """Return the text of the spec.
 
     Raises:
-        ConfigError: a goal that the method has nothing for, weights that cannot be fetched, or a
-            data set that is not there or has too few classes.
+        ConfigError: the method does not fit the goal, nobody offers the backbone's weights, or the
+            data set is not on this machine or has too few classes.
     """
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
@@ -90,7 +87,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "another method"
         raise ConfigError("--goal", f"{goal} with method {method} needs {expected}. Give --method.")
-    # a batch of as many classes as train
+    # take the batch's classes from those that train
     data = _describe_data(args.data)
     config, classes = resolve_data_config(data), BATCH_CLASSES
     if (count := count_classes(config, locate_default_cache())) is not None:
@@ -129,25 +126,25 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     return text
 
 
-def _describe_data(named: str) -> dict[str, str]:
+def _describe_data(name: str) -> dict[str, str]:
     """Return the section `data` for a data set's name, or for a folder of class folders."""
-    names = [name for name in DATASETS if name not in ("folder", "manifest")]
-    if named not in names and (folder := expand_user_path(named, "--data")).is_dir():
+    names = [known for known in DATASETS if known not in ("folder", "manifest")]
+    if name not in names and (folder := expand_user_path(name, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
-    _check_name("data", named, names, "no folder that is there, and ")
-    return {"name": named}
+    _check_name("data", name, names, "neither a folder nor a known data set")
+    return {"name": name}
 
 
 def _choose_weights(backbone: str) -> str:
-    """Return where a backbone's weights come from."""
+    """Return the value of `backbone.weights` for a backbone."""
     if backbone == PACKAGED:
         return "packaged"
     if backbone not in BACKBONES:
         check_name(import_timm(), backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        remedy = "take another here, and name yours and its file in the spec (backbone.weights)"
-        raise ConfigError("--backbone", f"nobody offers weights of {backbone}: {remedy}")
+        remedy = "Take another here, then name this one and its weights file in the spec."
+        raise ConfigError("--backbone", f"nobody offers weights of {backbone}. {remedy}")
     return "torchvision"
 
 

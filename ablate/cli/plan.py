@@ -1,4 +1,4 @@
-"""`ablate plan`: what a spec would run."""
+"""`ablate plan`: show what a spec would run, as `ablate run --plan` does."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> int:
         print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0
     if args.spec is None:
-        raise ConfigError("SPEC", "name a YAML file, or give --schema")
+        raise ConfigError("SPEC", "it is not given. Name a YAML file, or give --schema.")
     args.plan, args.cell, args.storage = True, None, None
     return running.run(args)

@@ -1,4 +1,4 @@
-"""`ablate report`: a sweep's tables and figures, compiled again."""
+"""`ablate report`: compile the tables and figures of a sweep again."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     from ablate.ledger.queries import find_sweep
     from ablate.tracking.views import compile_report
 
-    with Ledger(locate_ledger(args.out)) as facts:
-        sweep_id = find_sweep(facts, args.sweep, "sweep")
+    with Ledger(locate_ledger(args.out)) as ledger:
+        sweep_id = find_sweep(ledger, args.sweep, "SWEEP")
     store = Store(resolve_output_folder(args.out), args.tracking_uri)
     store.check_usable()
     paths, text, trials_page = compile_report(store, sweep_id)
@@ -36,13 +36,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str) -> None:
+    """Print a report's text, and where its files and the sweep's runs in MLflow are.
+
+    Args:
+        text: the report's tables as text.
+        paths: its files by name.
+        store: URI of the MLflow store.
+        trials_page: path of the sweep's page on an MLflow server.
+    """
     if text:
         print_text(f"\n{text}\n")
     if "page" in paths:
         page = paths["page"]
         print_text(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
-        # A server is its own interface; a file needs one, on the loopback address by default.
-        served = store.startswith("http")
-        print_text(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
-        server = find_server_address(store) if served else "http://127.0.0.1:5000/"
-        print_text(f"  this sweep's trials, with their settings and results: {server}{trials_page}")
+        # a store in a file needs a server, which `mlflow ui` starts on the loopback address
+        is_server = store.startswith("http")
+        print_text(f"MLflow: {store if is_server else f'mlflow ui --backend-store-uri {store}'}")
+        address = find_server_address(store) if is_server else "http://127.0.0.1:5000/"
+        print_text(
+            f"  this sweep's trials, with their settings and results: {address}{trials_page}"
+        )

@@ -1,4 +1,4 @@
-"""`ablate run`: run a sweep. Heavy imports happen inside."""
+"""`ablate run`: run, plan or continue a sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.errors import ConfigError
 if TYPE_CHECKING:
     from ablate.engine.settings import Outcome
 
-REASONS = 5  # of failures, shown at the end of a run
+MAX_REASONS = 5  # of failures, printed at the end of a run
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -71,16 +71,15 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    for option, is_set in (("--cell", args.cell is not None), ("--plan", args.plan)):
-        if args.storage is not None and is_set:
-            raise ConfigError(
-                "--storage", f"it needs a sweep, and {option} runs none. Leave one out."
-            )
+    if args.storage is not None and (args.plan or args.cell is not None):
+        option = "--plan" if args.plan else "--cell"
+        raise ConfigError("--storage", f"{option} does not use storage. Leave one of both out.")
     if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "it needs --plan")
+        raise ConfigError("--pilot", "it needs --plan. Give both, or leave it out.")
+    # read the spec before torch is imported, so that its faults are reported at once
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
+    loaded = read_spec(args.spec)
     check_machine(runs_ray=not args.plan and args.cell is None)
     from ablate import api
 
@@ -98,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         from ablate.engine.foreground import run_cell
 
         return run_cell(plan, settings, args.cell)
+    # run the trials
     from ablate.cli.report import print_report
     from ablate.engine.driver import run_plan
     from ablate.ledger.schema import LedgerError
@@ -109,21 +109,22 @@ def run(args: argparse.Namespace) -> int:
     print_text(describe_ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
+    # compile the report
     store = options.store
     results = api.finish(plan, settings, options, outcome)
     print_report(results.text, results.paths, store.redacted_uri, results.trials_page)
     if not outcome.tracked:
+        replay, report = store.format_command("ledger replay"), store.format_command("report")
         print_text(
-            "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
-            f"everything: {store.format_command('ledger replay')}, then "
-            f"{store.format_command('report')}",
+            "MLflow lacks runs of this sweep, so that tables lack cells. The ledger has "
+            f"everything: give {replay}, then {report}.",
             error=True,
         )
     return outcome.code
 
 
 def describe_ending(outcome: Outcome, out: Path) -> str:
-    """Say how a run ended, and how to go on."""
+    """Return the lines on how a run ended, what failed or is missing, and how to continue."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
     lines += [f"  taken as the same code: {text}" for text in outcome.same]
     lines += [f"  {name}: {count} failed" for name, count in outcome.failed.items()]
@@ -131,33 +132,34 @@ def describe_ending(outcome: Outcome, out: Path) -> str:
         from ablate.ledger import queries
         from ablate.ledger.ledger import Ledger
 
-        with Ledger(out / "ledger.sqlite") as facts:
-            reasons = queries.count_failures(facts, outcome.sweep_id)
-        for row in reasons[:REASONS]:
-            lines.append(f"  {row['n']} × {row['reason']} (as {row['trial']})")
-        if len(reasons) > REASONS:
-            lines.append(f"  and {len(reasons) - REASONS} other reasons")
+        with Ledger(out / "ledger.sqlite") as ledger:
+            reasons = queries.count_failures(ledger, outcome.sweep_id)
+        lines += [
+            f"  {row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:MAX_REASONS]
+        ]
+        if len(reasons) > MAX_REASONS:
+            lines.append(f"  and {len(reasons) - MAX_REASONS} other reasons")
         lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
     for reasons_by_name in (outcome.lost, outcome.blocked):
         lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
     lines += [f"  {name}: {count} missing" for name, count in outcome.missing.items()]
     if outcome.missing:
-        why = "Not all of it could be run"
+        cause = "Not all of it could be run"
         if outcome.interrupted == signal.SIGINT:
-            why = "Stopped by Ctrl-C or `ablate stop`"
+            cause = "Stopped by Ctrl-C or `ablate stop`"
         elif outcome.interrupted is not None:
-            why = f"Stopped by signal {outcome.interrupted}"
+            cause = f"Stopped by signal {outcome.interrupted}"
         elif outcome.out_of_time:
-            why = "The budget is used up"
+            cause = "The budget is used up"
         elif outcome.broken:
-            why = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
+            cause = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
         lines.append(
-            f"{why}; everything finished is kept in {out}, what was running resumes from its "
+            f"{cause}. Everything finished is kept in {out}, and running trials resume from their "
             f"checkpoints. {describe_continuation()}"
         )
     return "\n".join(lines)
 
 
 def describe_continuation() -> str:
-    """Return how to go on, the command on a line of its own, to be copied."""
-    return f"Go on with:\n  {format_command_line() or 'the same call'}"
+    """Return how to continue, with the command on a line of its own, to be copied."""
+    return f"Continue with:\n  {format_command_line() or 'the same call'}"

@@ -1,4 +1,4 @@
-"""`ablate trials`: a sweep's trials, a line each."""
+"""`ablate trials`: print a line for each trial of a sweep."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from math import inf
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out
 from ablate.ledger import queries
-from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics
-from ablate.values.errors import list_similar_metrics, suggest_metric
+from ablate.values.errors import describe_unknown_metric
 from ablate.values.paths import find_varied_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
 from reports.tables.labels import format_level, is_lower_better
@@ -29,7 +28,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--sort",
         metavar="METRIC",
-        help=("Sort by this metric, best first, and show it; for example test/recall_at_1."),
+        help="Sort by this metric, best first, and show it; for example test/recall_at_1.",
     )
     command.add_argument(
         "--params", action="store_true", help="Also show the settings in which the trials differ."
@@ -38,30 +37,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line for each trial of a sweep; return 0 also where there is none."""
     with Records(locate_ledger(args.out)) as records:
-        sweep_id = find_sweep(records, args.sweep, "SWEEP")
+        sweep_id = queries.find_sweep(records, args.sweep, "SWEEP")
         metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
         rows = [
             row | {"metrics": collect_metrics(records, row["trial_id"])}
             for row in queries.list_sweep_trials(records, sweep_id)
         ]
     if args.sort:
-        names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-        if metric not in names:
-            similar = list_similar_metrics(metric, names)
-            fault = f"no trial has {metric!r}; there are {similar}. {suggest_metric(metric, names)}"
-            raise ConfigError("--sort", fault)
+        metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+        if metric not in metric_names:
+            raise ConfigError("--sort", describe_unknown_metric(metric, metric_names))
         sign = 1 if is_lower_better(metric) else -1
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
-    varied = find_varied_paths(row["config"] for row in rows) if args.params else []
+    varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
     for row in rows:
         if args.status not in (None, row["status"]):
             continue
         line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
         if (value := row["metrics"].get(metric)) is not None:
             line += f"  {metric} {value:.4f}"
-        for path in varied:
+        for path in varied_paths:
             if has_path(row["config"], path):
                 line += f"  {path}={format_level(get_at(row['config'], path))}"
         print_text(line if row["reason"] is None else f"{line}  {to_one_line(row['reason'])}")

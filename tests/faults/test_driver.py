@@ -186,7 +186,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(
     process.send_signal(number)
     text, _ = process.communicate(timeout=120)
     assert process.returncode == code, text
-    assert words in text and "***" not in text and "Go on with" in text and "Traceback" not in text
+    assert words in text and "***" not in text and "Continue with" in text and "Traceback" not in text
     states = {row["status"] for row in sweep.trials().values()}
     assert "interrupted" in states and "running" not in states
     assert all(row["owner"] is None for row in sweep.trials().values())

@@ -87,7 +87,7 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
     text, _ = driver.communicate(timeout=120)
     assert driver.returncode == 1 and time.monotonic() - killed < 60, text
     assert "Ray is gone (its raylet ended) and is started again; trials go on from" in text
-    assert "Ray is gone (its gcs_server ended; its log is in" in text and "Go on with:\n" in text
+    assert "Ray is gone (its gcs_server ended; its log is in" in text and "Continue with:\n" in text
     assert_said_in_our_words(text)
     assert [list_session_processes(leader) for leader in gone] == [[], []] and gone[0] != gone[1]
     states = {(row["status"], row["owner"]) for row in sweep.trials().values()}
@@ -111,6 +111,6 @@ def test_a_cluster_that_is_gone_ends_the_run_in_one_line(cluster: Any, sweep: Sw
     cluster.head_node.kill_gcs_server()
     text, _ = driver.communicate(timeout=200)
     assert driver.returncode == 1, text
-    assert "Ray is gone (" in text and "started again" not in text and "Go on with:\n" in text
+    assert "Ray is gone (" in text and "started again" not in text and "Continue with:\n" in text
     assert_said_in_our_words(text)
     assert all(row["owner"] is None for row in sweep.trials().values())

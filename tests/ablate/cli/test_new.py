@@ -75,7 +75,7 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
     ("words", "line"),
     [
         (["a b"], "NAME: 'a b' must be of"),
-        (["x", "--data", "nowhere"], "--data: 'nowhere' is no folder that is there"),
+        (["x", "--data", "nowhere"], "--data: 'nowhere' is neither a folder"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
         (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),
         (["x", "--backbone", "resnet5"], "backbone.name: 'resnet5' is neither"),

@@ -147,7 +147,7 @@ def test_trials_and_their_logs(
     assert capsys.readouterr().out.splitlines() == log[-1:]
     (tmp_path / "trials" / trial / "trial.log").unlink()
     assert command(tmp_path, "logs", trial) == 2
-    assert "no log, of a trial that is failed" in capsys.readouterr().err
+    assert "the trial is failed and has no log" in capsys.readouterr().err
     assert command(tmp_path, "logs", "nothing-like-it") == 2
     assert "`ablate trials` lists them" in capsys.readouterr().err
 
