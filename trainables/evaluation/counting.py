@@ -8,21 +8,19 @@ positive and all after it are dropped, which raises `floor`, the score below whi
 count. So only about `limit` items per query are examined one by one; the others are compared with
 `floor`, many at a time.
 
-Items are sorted by class, so that a query's positives are adjacent columns. `count_whole_rows`
-works for any score, and for query and gallery, in the memory of one block of queries. `count_half`
-needs a plain score and items that all query each other, and computes half of the products: items
-are cut into groups of complete classes, so that all pairs of one class are in the square tiles on
-the diagonal; of the other tiles only those above the diagonal are computed, and each is used for
-its rows and for its columns as queries. `GROUP` and `WIDTH` are multiples of a kernel's tile, so
-that the matrix product sums bitwise duplicates in one order and they tie.
+All items query each other by a plain score, which is symmetric, so that half of the products is
+enough. Items are sorted by class, and cut into groups of complete classes: all pairs of one class
+are in the square tiles on the diagonal. Of the other tiles only those above the diagonal are
+computed, and each is counted for its rows and, transposed, for its columns. `GROUP` and `WIDTH` are
+multiples of a kernel's tile, so that the matrix product sums bitwise duplicates in one order and
+they tie.
 
 Compiled functions release the GIL and write only to the queries of their thread. Their arguments:
-    tile, bits: [B, R] scores, as float32 and reinterpreted as int32.
+    tile: [B, R] float32 scores of B queries and R items.
     item: [R] int64, index of each column for ties.
     self_column: [B] the column of the query itself, or −1.
-    keys, scores, counts: [T] of all positives.
-    start, active, floor, limit: [B] of each query.
-    rows, columns: (from, to) of the queries.
+    counters: the `Counters` of the B queries.
+    rows: (from, to) of the queries of the thread.
 """
 
 # The signatures of compiled functions are numba's: arrays are C-ordered numpy arrays.
@@ -30,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,17 +37,41 @@ from torch import Tensor
 
 from trainables.errors import TrialFailure
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
-from trainables.evaluation.scores import PlainScore, Score
+from trainables.evaluation.scores import PlainScore
 
-Numbers = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray[Any, np.dtype[Any]]
 
-BLOCK_BYTES = 128 * 2**20  # scores and positives of a block; `score` may take some times as much
 GROUP = 1024  # rows of a tile
 WIDTH = 4096  # columns of a tile: with GROUP, 16 MiB
 CHUNK = 32  # columns that are compared together, in vector instructions
-STRIPE = 512  # columns read row by row: 2 KiB at a time, their floors stay in the L1 cache
-LAST = 0x7FFFFFFF
+DROP_EVERY = 512  # counted items after which positives beyond the limit are dropped
+LARGEST_INT32 = 0x7FFFFFFF
 NEVER = np.float32(np.inf)
+
+
+class Counters(NamedTuple):
+    """Hold the positives of queries.
+
+    Attributes:
+        keys, scores, counts: [T] of all positives, of which those of query q begin at start[q].
+        start: [B] index of each query's first positive.
+        active: [B] number of positives that are still counted.
+        floor: [B] score below which items do not count.
+        limit: [B] last place that a metric needs.
+    """
+
+    keys: Array
+    scores: Array
+    counts: Array
+    start: Array
+    active: Array
+    floor: Array
+    limit: Array
+
+    def select(self, queries: slice) -> Counters:
+        """Return the counters of some queries, which share memory with these."""
+        of_queries = (self.start, self.active, self.floor, self.limit)
+        return Counters(*self[:3], *(array[queries] for array in of_queries))
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -57,8 +79,8 @@ def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
     """Return the int64 key by which items are ordered; `bits` are those of `score`, −0.0 is 0.0."""
     high_bits = np.int64(0) if score == 0 else np.int64(bits)
     if high_bits < 0:
-        high_bits = high_bits ^ np.int64(LAST)
-    return (high_bits << np.int64(32)) | np.int64(LAST - index)
+        high_bits = high_bits ^ np.int64(LARGEST_INT32)
+    return (high_bits << np.int64(32)) | np.int64(LARGEST_INT32 - index)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -76,245 +98,96 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def _drop_far_positives(query, scores, counts, start, active, floor, limit):  # type: ignore[no-untyped-def]
+def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
     """Drop the positives of `query` whose place is already beyond its limit."""
-    first, before = start[query], 0
-    for i in range(active[query]):
-        before += counts[first + i]
-        if before >= limit[query]:
-            active[query] = i
-            floor[query] = scores[first + i - 1] if i > 0 else NEVER
+    first, before = counters.start[query], 0
+    for i in range(counters.active[query]):
+        before += counters.counts[first + i]
+        if before >= counters.limit[query]:
+            counters.active[query] = i
+            counters.floor[query] = counters.scores[first + i - 1] if i > 0 else NEVER
             return
 
 
 @njit(cache=True, nogil=True)
-def find_positives(tile, bits, item, self_column, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
-    """Fill in keys and scores of the positives of the queries `rows`, and set `active` and `floor`.
+def find_positives(tile, item, self_column, class_columns, counters, rows):  # type: ignore[no-untyped-def]
+    """Read the positives of the queries `rows` from a tile that contains their classes.
 
-    The positives of query q are the columns group[q, 0] ≤ c < group[q, 1], without itself.
+    The positives of query q are the columns class_columns[q, 0] ≤ c < class_columns[q, 1], without
+    itself.
     """
+    bits = tile.view(np.int32)
+    keys, scores = counters.keys, counters.scores
     for q in range(rows[0], rows[1]):
-        n = start[q]
-        for c in range(group[q, 0], group[q, 1]):
+        first = counters.start[q]
+        end = first
+        for c in range(class_columns[q, 0], class_columns[q, 1]):
             if c != self_column[q]:
-                keys[n], scores[n] = _build_sort_key(tile[q, c], bits[q, c], item[c]), tile[q, c]
-                n += 1
-        size = n - start[q]
-        order = np.argsort(-keys[start[q] : n])
-        keys[start[q] : n] = keys[start[q] : n][order]
-        scores[start[q] : n] = scores[start[q] : n][order]
-        active[q] = size
-        floor[q] = scores[n - 1] if size > 0 else NEVER
+                keys[end], scores[end] = (
+                    _build_sort_key(tile[q, c], bits[q, c], item[c]),
+                    tile[q, c],
+                )
+                end += 1
+        order = np.argsort(-keys[first:end])
+        keys[first:end] = keys[first:end][order]
+        scores[first:end] = scores[first:end][order]
+        counters.active[q] = end - first
+        counters.floor[q] = scores[end - 1] if end > first else NEVER
 
 
 @njit(cache=True, nogil=True)
-def count_rows(  # type: ignore[no-untyped-def]
-    tile, bits, item, self_column, keys, scores, counts, start, active, floor, limit, rows
-):
+def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-untyped-def]
     """Count the columns of the tile for the queries that are its rows.
 
     Returns:
         The number of NaN scores; unless it is 0, the counts are meaningless.
     """
-    width = tile.shape[1]
-    bad = 0
+    bits = tile.view(np.int32)
+    keys, counts, width, n_nan = counters.keys, counters.counts, tile.shape[1], 0
     for q in range(rows[0], rows[1]):
-        first, seen, strange = start[q], 0, 0
-        for at in range(0, width, CHUNK):
-            end = min(at + CHUNK, width)
-            least, near = floor[q], 0
-            if end - at == CHUNK:
+        first, n_counted = counters.start[q], 0
+        for chunk in range(0, width, CHUNK):
+            end = min(chunk + CHUNK, width)
+            # skip chunks whose scores are all below the floor
+            floor, n_near = counters.floor[q], 0
+            if end - chunk == CHUNK:
                 for i in range(CHUNK):
-                    near += not tile[q, at + i] < least
+                    n_near += not tile[q, chunk + i] < floor
             else:
-                near = 1
-            if near == 0:
+                n_near = 1
+            if n_near == 0:
                 continue
-            for c in range(at, end):
+            # count the others one by one
+            for c in range(chunk, end):
                 score = tile[q, c]
-                if score >= least:
+                if score >= floor:
                     if c != self_column[q]:
-                        _count_key(
-                            _build_sort_key(score, bits[q, c], item[c]),
-                            keys,
-                            counts,
-                            first,
-                            active[q],
-                        )
-                        seen += 1
+                        key = _build_sort_key(score, bits[q, c], item[c])
+                        _count_key(key, keys, counts, first, counters.active[q])
+                        n_counted += 1
                 elif score != score:
-                    strange += 1
-            if seen >= 512:
-                _drop_far_positives(q, scores, counts, start, active, floor, limit)
-                seen = 0
-        if seen:
-            _drop_far_positives(q, scores, counts, start, active, floor, limit)
-        bad += strange
-    return bad
+                    n_nan += 1
+            if n_counted >= DROP_EVERY:
+                _drop_far_positives(q, counters)
+                n_counted = 0
+        if n_counted:
+            _drop_far_positives(q, counters)
+    return n_nan
 
 
 @njit(cache=True, nogil=True)
-def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, limit, columns):  # type: ignore[no-untyped-def]
-    """Count the rows of the tile for the queries that are its columns and not rows of it."""
-    touched = np.zeros(columns[1], np.bool_)
-    for left in range(columns[0], columns[1], STRIPE):
-        right = min(left + STRIPE, columns[1])
-        for r in range(tile.shape[0]):
-            for at in range(left, right, CHUNK):
-                end, near = min(at + CHUNK, right), 0
-                if end - at == CHUNK:
-                    for i in range(CHUNK):
-                        near += tile[r, at + i] >= floor[at + i]
-                else:
-                    near = 1
-                if near == 0:
-                    continue
-                for c in range(at, end):
-                    if tile[r, c] >= floor[c]:
-                        key = _build_sort_key(tile[r, c], bits[r, c], item[r])
-                        _count_key(key, keys, counts, start[c], active[c])
-                        touched[c] = True
-            if r % 256 == 255:
-                for c in range(left, right):
-                    if touched[c]:
-                        _drop_far_positives(c, scores, counts, start, active, floor, limit)
-                        touched[c] = False
-        for c in range(left, right):
-            if touched[c]:
-                _drop_far_positives(c, scores, counts, start, active, floor, limit)
-
-
-@njit(cache=True, nogil=True)
-def mirror_upper_triangle(tile):  # type: ignore[no-untyped-def]
-    """Copy the upper triangle to the lower, so that a pair has the same score both ways."""
-    for i in range(tile.shape[0]):
-        for j in range(i):
-            tile[i, j] = tile[j, i]
-
-
-@njit(cache=True, nogil=True)
-def fill_ranks(counts, start, active, limit, places, far):  # type: ignore[no-untyped-def]
-    """Fill places[B, P] of the nearest positives, 1-based and ascending, and `far` elsewhere."""
+def fill_ranks(counters, places):  # type: ignore[no-untyped-def]
+    """Fill in places[B, P] of the nearest positives, 1-based and ascending."""
     for q in range(places.shape[0]):
         before = 0
-        for i in range(places.shape[1]):
-            places[q, i] = far
-        for i in range(active[q]):
-            before += counts[start[q] + i]
-            if before >= limit[q]:
+        for i in range(counters.active[q]):
+            before += counters.counts[counters.start[q] + i]
+            if before >= counters.limit[q]:
                 break
             places[q, i] = 1 + before
 
 
-class Counters:
-    """Hold the positives of queries, with their keys, scores and counts.
-
-    Args:
-        positives: [B] int64, the number of positives of each query.
-        limit: positives [B] int64 → the last place that a metric needs, [B].
-        pool: threads that share the queries of a tile.
-    """
-
-    def __init__(
-        self, positives: Tensor, limit: Callable[[Tensor], Tensor], pool: ThreadPoolExecutor
-    ) -> None:
-        total, queries = int(positives.sum()), len(positives)
-        self.positives, self.limit, self.pool = positives, limit(positives).numpy(), pool
-        self.start = (positives.cumsum(0) - positives).numpy()
-        self.keys, self.scores = np.empty(total, np.int64), np.empty(total, np.float32)
-        self.counts = np.zeros(total, np.int32)
-        self.active, self.floor = np.zeros(queries, np.int64), np.empty(queries, np.float32)
-
-    def find_positives(
-        self, of: slice, tile: Numbers, item: Numbers, self_column: Numbers, group: Numbers
-    ) -> None:
-        """Read from a tile the positives of the queries `of`, which are its rows."""
-        queries = (self.start[of], self.active[of], self.floor[of])
-        positives = (self_column, group, self.keys, self.scores)
-        self._share_work(len(tile), find_positives, tile, item, *positives, *queries)
-
-    def count_rows(self, of: slice, tile: Numbers, item: Numbers, self_column: Numbers) -> int:
-        """Count a tile for the queries `of`, its rows; return the number of NaN scores."""
-        return sum(
-            self._share_work(
-                len(tile), count_rows, tile, item, self_column, *self._collect_arrays(of)
-            )
-        )
-
-    def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
-        """Count a tile for the queries `of`, its columns."""
-        self._share_work(tile.shape[1], count_columns, tile, item, *self._collect_arrays(of))
-
-    def collect_ranks(self, of: slice) -> PositiveRanks:
-        """Return the places of the positives of the queries `of`."""
-        positives = self.positives[of]
-        places = np.empty((len(positives), int(positives.max())), np.int64)
-        fill_ranks(self.counts, self.start[of], self.active[of], self.limit[of], places, FAR)
-        return PositiveRanks(torch.from_numpy(places), positives)
-
-    def _collect_arrays(self, of: slice) -> tuple[Numbers, ...]:
-        queries = (self.start[of], self.active[of], self.floor[of], self.limit[of])
-        return self.keys, self.scores, self.counts, *queries
-
-    def _share_work(
-        self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
-    ) -> list[Any]:
-        """Call `work` in threads for parts (from, to) of range(n) that consist of whole chunks."""
-        arguments, threads = (tile, tile.view(np.int32), *arrays), torch.get_num_threads()
-        if threads == 1 or n < 256:
-            return [work(*arguments, (0, n))]
-        step = -(-n // threads // CHUNK) * CHUNK
-        parts = [(at, min(at + step, n)) for at in range(0, n, step)]
-        return [f.result() for f in [self.pool.submit(work, *arguments, part) for part in parts]]
-
-
-def count_whole_rows(
-    queries: Tensor,
-    query_labels: Tensor,
-    references: Tensor,
-    reference_labels: Tensor,
-    *,
-    score: Score,
-    limit: Callable[[Tensor], Tensor],
-    self_index: Tensor | None = None,
-    block: int | None = None,
-) -> Iterator[PositiveRanks]:
-    """Find places from complete rows of scores, in blocks of queries.
-
-    Args:
-        limit: positives [B] → the last place that a metric needs, [B].
-
-    For the other arguments and errors see `ranking.sort_nearest`.
-    """
-    size = len(references)
-    most_members = int(torch.bincount(reference_labels).max())
-    block = block or max(1, min(1024, BLOCK_BYTES // (4 * size + 24 * most_members)))
-    order = reference_labels.argsort(stable=True)
-    column = order.argsort()
-    rows, item = references[order], order.numpy()
-    classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
-    members = torch.bincount(reference_labels, minlength=classes)
-    ends = members.cumsum(0)
-    all_rows = slice(None)
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for first in range(0, len(queries), block):
-            span = slice(first, first + block)
-            labels = query_labels[span]
-            tile = score(queries[span], rows).float().contiguous().numpy()
-            positives, self_column = members[labels], torch.full((len(labels),), -1)
-            if self_index is not None:
-                self_column = column[self_index[span]]
-                positives = positives - (reference_labels[self_index[span]] == labels).long()
-            group = torch.stack([ends[labels] - members[labels], ends[labels]], 1).numpy()
-            counters = Counters(positives, limit, pool)
-            counters.find_positives(all_rows, tile, item, self_column.numpy(), group)
-            bad = counters.count_rows(all_rows, tile, item, self_column.numpy())
-            if bad or np.isnan(counters.scores).any():
-                raise TrialFailure("evaluation: a similarity score is not a number")
-            yield counters.collect_ranks(all_rows)
-
-
-def count_half(
+def count_places(
     embeddings: Tensor, labels: Tensor, score: PlainScore, limit: Callable[[Tensor], Tensor]
 ) -> Iterator[PositiveRanks]:
     """Find the places of the positives of every item among all others, in blocks of queries.
@@ -324,55 +197,84 @@ def count_half(
         labels: [N] int64, 0 ≤ label < N, of classes of at most `GROUP` items.
         score: the plain score.
         limit: positives [B] int64 → the last place that a metric needs, [B].
+
+    Raises:
+        TrialFailure: a score is NaN.
     """
     # sort the items by class and cut them into groups of complete classes
     order = labels.argsort(stable=True)
-    rows = score.prepare(embeddings[order])
-    squares = score.compute_squares(rows)
+    rows, tile_score = score.prepare(embeddings[order]), PlainScore(score.kind)
     members = torch.bincount(labels)
     sizes, ends = members[labels[order]], members.cumsum(0)[labels[order]]
-    count, item = len(rows), order.numpy()
-    self_column, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
-    groups = split_class_groups(ends)
-    buffer = torch.empty(max(GROUP * WIDTH, *((b - a) ** 2 for a, b in groups)))
-
-    def score_tile(a: slice, b: slice) -> Numbers:
-        out = buffer[: (a.stop - a.start) * (b.stop - b.start)].view(a.stop - a.start, -1)
-        tile: Numbers = score.score_tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
-        return tile
-
+    groups = [slice(*borders) for borders in split_class_groups(ends)]
+    # make counters of all positives
+    positives = sizes - 1
+    n_items, n_positives = len(rows), int(positives.sum())
+    counters = Counters(
+        keys=np.empty(n_positives, np.int64),
+        scores=np.empty(n_positives, np.float32),
+        counts=np.zeros(n_positives, np.int32),
+        start=(positives.cumsum(0) - positives).numpy(),
+        active=np.zeros(n_items, np.int64),
+        floor=np.empty(n_items, np.float32),
+        limit=limit(positives).numpy(),
+    )
+    item, class_columns = order.numpy(), torch.stack([ends - sizes, ends], 1).numpy()
+    own_columns, no_columns, n_nan = np.arange(n_items), np.full(max(GROUP, WIDTH), -1), 0
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        counters = Counters(sizes - 1, limit, pool)
-        # find all positives in the tiles on the diagonal
-        for first, last in groups:
-            a = slice(first, last)
-            tile = score_tile(a, a)
-            mirror_upper_triangle(tile)
-            counters.find_positives(a, tile, item[a], self_column[a] - first, span[a] - first)
-            counters.count_rows(a, tile, item[a], self_column[a] - first)
+        # find and count the positives in the tiles on the diagonal, made exactly symmetric
+        for group in groups:
+            upper = tile_score(rows[group], rows[group]).triu()
+            tile = (upper + upper.triu(1).T).numpy()
+            own, columns = own_columns[group] - group.start, class_columns[group] - group.start
+            queries = counters.select(group)
+            _share_rows(pool, find_positives, tile, item[group], own, columns, queries)
+            n_nan += sum(_share_rows(pool, count_rows, tile, item[group], own, queries))
         # count the tiles above the diagonal, for their rows and their columns
-        no_self_columns = np.full(GROUP, -1)
-        for first, last in groups:
-            a = slice(first, last)
-            for start in range(last, count, WIDTH):
-                b = slice(start, min(start + WIDTH, count))
-                tile = score_tile(a, b)
-                counters.count_rows(a, tile, item[b], no_self_columns)
-                counters.count_columns(b, tile, item[a])
-    for first, last in groups:
-        yield counters.collect_ranks(slice(first, last))
+        for group in groups:
+            for start in range(group.stop, n_items, WIDTH):
+                others = slice(start, min(start + WIDTH, n_items))
+                scores = tile_score(rows[group], rows[others])
+                for tile, a, b in (
+                    (scores.numpy(), group, others),
+                    (scores.T.contiguous().numpy(), others, group),
+                ):
+                    queries = counters.select(a)
+                    n_nan += sum(_share_rows(pool, count_rows, tile, item[b], no_columns, queries))
+    if n_nan:
+        raise TrialFailure("evaluation: a similarity score is not a number")
+    for group in groups:
+        places = np.full((group.stop - group.start, int(positives[group].max())), FAR, np.int64)
+        fill_ranks(counters.select(group), places)
+        yield PositiveRanks(torch.from_numpy(places), positives[group])
+
+
+def _share_rows(
+    pool: ThreadPoolExecutor, function: Callable[..., Any], tile: Array, *arguments: Any
+) -> list[Any]:
+    """Call `function` in threads that share the rows of a tile; return the results."""
+    n_rows, n_threads = len(tile), torch.get_num_threads()
+    step = max(CHUNK, -(-n_rows // n_threads))
+    parts = [(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]
+    if len(parts) == 1:
+        return [function(tile, *arguments, parts[0])]
+    futures = [pool.submit(function, tile, *arguments, part) for part in parts]
+    return [future.result() for future in futures]
 
 
 def split_class_groups(ends: Tensor) -> list[tuple[int, int]]:
     """Cut sorted items into groups of complete classes with at most `GROUP` items.
 
+    Args:
+        ends: [N] the end of each item's class.
+
     Returns:
         (first, last + 1) of each group.
     """
-    pieces, first = [], 0
+    groups, first = [], 0
     borders = torch.unique(ends).tolist()
-    for border, following in zip(borders, [*borders[1:], None], strict=True):
-        if following is None or following - first > GROUP:
-            pieces.append((first, border))
+    for border, next_border in zip(borders, [*borders[1:], None], strict=True):
+        if next_border is None or next_border - first > GROUP:
+            groups.append((first, border))
             first = border
-    return pieces
+    return groups

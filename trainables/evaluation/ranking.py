@@ -1,10 +1,9 @@
 """Find the places (1-based ranks) of each query's positives among all items.
 
-Items are ordered by descending score, then by ascending index. On a GPU and for small sets the
-nearest items are sorted (here); on a CPU they are counted (`counting.py`), with half of the matrix
-products if every item queries all others by a plain score. All ways give the same places. Each
-score is packed with its index into one int64 key that sorts by this rule: the bits of the float32,
-made monotone, above the inverted index.
+Items are ordered by descending score, then by ascending index. The nearest items are sorted here,
+or, on a CPU if many items query each other by a plain score, counted in `counting.py`; both ways
+give the same places. Each score is packed with its index into one int64 key that sorts by this
+rule: the bits of the float32, made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
@@ -21,8 +20,8 @@ from trainables.evaluation.ranking_metrics import FAR, PositiveRanks, RankingMet
 from trainables.evaluation.scores import PlainScore, Score
 
 SMALL = 2048  # items up to which loading the compiled code costs more than it saves
-LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_half`
-MOST_POSITIVES = 32_000_000  # ordered pairs of one class that it counts: 16 bytes each
+LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_places`
+MAX_POSITIVES = 32_000_000  # ordered pairs of one class that it counts: 16 bytes each
 BLOCK = 256  # queries; measured best, or level with it, from 900 to 12,000 items on a CPU
 BLOCK_BYTES = 512 * 2**20  # bounds a block of scores and keys where references are many
 BYTES_PER_PAIR = 28
@@ -53,32 +52,39 @@ def find_places(
         depths = torch.stack([metric.depth(positives) for metric in metrics])
         return depths.amax(0).clamp(min=1)
 
-    large = rows.device.type == "cpu" and len(rows) - (cut or 0) > SMALL
-    if large and cut is None and isinstance(score, PlainScore) and can_count_half(labels):
-        from trainables.evaluation.counting import count_half
+    if isinstance(score, PlainScore):
+        if cut is None and can_count(rows, labels):
+            from trainables.evaluation.counting import count_places
 
-        return count_half(rows, labels, score, limit)
-    if isinstance(score, PlainScore):  # brought to unit length once, not in every block
+            return count_places(rows, labels, score, limit)
+        # normalize the rows once, not in every block
         rows, score = score.prepare(rows), PlainScore(score.kind)
-    queries, references = (rows, rows) if cut is None else (rows[:cut], rows[cut:])
-    query_labels, reference_labels = (
-        (labels, labels) if cut is None else (labels[:cut], labels[cut:])
-    )
-    sides = (queries, query_labels, references, reference_labels)
-    itself = torch.arange(len(rows), device=rows.device) if cut is None else None
-    if large:
-        from trainables.evaluation.counting import count_whole_rows
-
-        return count_whole_rows(*sides, score=score, limit=limit, self_index=itself, block=block)
+    queries, query_labels, references, reference_labels = rows, labels, rows, labels
+    if cut is not None:
+        queries, query_labels = rows[:cut], labels[:cut]
+        references, reference_labels = rows[cut:], labels[cut:]
     most_positives = torch.bincount(reference_labels).max() - int(cut is None)
-    depth = int(limit(most_positives[None]))
-    return sort_nearest(*sides, score=score, depth=depth, self_index=itself, block=block)
+    return sort_nearest(
+        queries,
+        query_labels,
+        references,
+        reference_labels,
+        score=score,
+        depth=int(limit(most_positives[None])),
+        self_index=torch.arange(len(rows), device=rows.device) if cut is None else None,
+        block=block,
+    )
 
 
-def can_count_half(labels: Tensor) -> bool:
-    """Return whether all positives fit in memory, and each class in a tile of `count_half`."""
-    sizes = torch.unique(labels, return_counts=True)[1]
-    return int(sizes.max()) <= LARGEST_CLASS and int((sizes * (sizes - 1)).sum()) <= MOST_POSITIVES
+def can_count(rows: Tensor, labels: Tensor) -> bool:
+    """Return whether counting is faster, and its positives and classes fit in memory and tiles."""
+    sizes = torch.bincount(labels)
+    return (
+        rows.device.type == "cpu"
+        and len(rows) > SMALL
+        and int(sizes.max()) <= LARGEST_CLASS
+        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES
+    )
 
 
 def sort_nearest(

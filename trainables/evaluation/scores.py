@@ -14,19 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError, TrialFailure
+from trainables.errors import ConfigError
 from trainables.machine.kernels import onednn_product, uses_onednn
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]
 
 
-def compute_dot_products(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return ⟨a, b⟩ [A, B] of rows, by the faster of oneDNN and torch; into `out` if given."""
-    if uses_onednn(a, b):
-        product = onednn_product(a, b)
-        return product if out is None else out.copy_(product)
-    return torch.mm(a, b.T, out=out)
+def compute_dot_products(a: Tensor, b: Tensor) -> Tensor:
+    """Return ⟨a, b⟩ [A, B] of rows, by the faster of oneDNN and torch."""
+    return onednn_product(a, b) if uses_onednn(a, b) else torch.mm(a, b.T)
 
 
 @dataclass(frozen=True)
@@ -44,35 +41,17 @@ class PlainScore:
     normalize: bool = False
 
     def prepare(self, rows: Tensor) -> Tensor:
-        """Return the rows [N, E] in float32, normalised if needed, as `score_tile` takes them."""
+        """Return the rows [N, E] in float32, normalised if needed."""
         rows = rows.float()
         return F.normalize(rows, dim=1) if self.normalize else rows
 
-    def compute_squares(self, prepared: Tensor) -> Tensor:
-        """Return the squared norms [N] of prepared rows.
-
-        Raises:
-            TrialFailure: a norm is so large that a score could overflow float32.
-        """
-        squares: Tensor = torch.linalg.vecdot(prepared, prepared)
-        if not torch.isfinite(4 * squares).all():
-            raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
-        return squares
-
-    def score_tile(
-        self, a: Tensor, b: Tensor, squares_a: Tensor, squares_b: Tensor, out: Tensor | None = None
-    ) -> Tensor:
-        """Return the scores [A, B] of prepared rows and squared norms; into `out` if given."""
-        tile = compute_dot_products(a, b, out)
-        if self.kind == "euclidean":
-            tile.mul_(2).sub_(squares_a[:, None]).sub_(squares_b[None]).clamp_(max=0)
-        return tile
-
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         q, r = self.prepare(query), self.prepare(reference)
-        if self.kind == "dot":
-            return compute_dot_products(q, r)
-        return self.score_tile(q, r, torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r))
+        scores = compute_dot_products(q, r)
+        if self.kind == "euclidean":
+            squares_q, squares_r = torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r)
+            scores.mul_(2).sub_(squares_q[:, None]).sub_(squares_r[None]).clamp_(max=0)
+        return scores
 
 
 PLAIN: Mapping[str, PlainScore] = {

@@ -1,4 +1,4 @@
-"""The three ways to places of positives against naive loops, and against each other."""
+"""The two ways to places of positives against naive loops, and against each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import TrialFailure
 from trainables.evaluation import counting, ranking
-from trainables.evaluation.counting import count_half, count_whole_rows
+from trainables.evaluation.counting import count_places
 from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.evaluation.ranking import sort_nearest
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
@@ -39,13 +39,11 @@ def similarity(x: torch.Tensor, kind: str) -> np.ndarray:
     return found.numpy()
 
 
-@pytest.fixture(params=["sorting", "counting rows", "counting half"])
+@pytest.fixture(params=["sorting", "counting"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The way that `evaluate` takes; tiles so small that all their borders are met."""
     if request.param != "sorting":
         monkeypatch.setattr(ranking, "SMALL", 0)
-    if request.param == "counting rows":
-        monkeypatch.setattr(ranking, "can_count_half", lambda labels: False)
     monkeypatch.setattr(counting, "GROUP", 64)
     monkeypatch.setattr(counting, "WIDTH", 7)
     return str(request.param)
@@ -101,16 +99,14 @@ def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes
         return torch.full_like(positives, limit)
 
     order = y.argsort(stable=True).tolist()
-    of_half = collect(count_half(x, y, DOT, bound), order)
+    of_counting = collect(count_places(x, y, DOT, bound), order)
     itself = torch.arange(n)
-    rows = count_whole_rows(x, y, x, y, score=DOT, limit=bound, self_index=itself, block=9)
-    of_rows = collect(rows, range(n))
     of_sorting = collect(
         sort_nearest(x, y, x, y, score=DOT, depth=limit, self_index=itself, block=9), range(n)
     )
     for q in range(n):
         expected = [place for place in exact_places(s, y.numpy(), q) if place <= limit]
-        assert of_half[q] == of_rows[q] == of_sorting[q] == expected
+        assert of_counting[q] == of_sorting[q] == expected
 
 
 def collect(blocks: Iterator[PositiveRanks], queries: object) -> dict[int, list[int]]:
@@ -160,9 +156,8 @@ def test_scores_that_are_not_numbers_are_an_error(way: str) -> None:
 
     with pytest.raises(TrialFailure, match="not a number"):
         evaluate_embeddings(x, y, score=broken, metrics=("recall_at_1",))
-    if way == "counting half":
-        with pytest.raises(TrialFailure, match="overflow"):
-            evaluate_embeddings(x * 1e30, y, score="dot", metrics=("recall_at_1",))
+    with pytest.raises(TrialFailure, match="not a number"):
+        evaluate_embeddings(x * 1e30, y, score="euclidean", metrics=("recall_at_1",))
 
 
 @pytest.fixture(params=["by MKL", "by oneDNN"])
@@ -190,7 +185,7 @@ def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     exact = exact[first][:, first]
     labels = y.numpy()
     hits = [1 in exact_places(exact, labels, q) for q in range(0, 3000, 7)]
-    blocks = count_half(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
+    blocks = count_places(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
     sampled = collect(blocks, y.argsort(stable=True).tolist())
     assert [1 in sampled[q] for q in range(0, 3000, 7)] == hits
     assert 0 < found["recall_at_1"] < 1
