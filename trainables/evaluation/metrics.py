@@ -22,10 +22,8 @@ from trainables.evaluation.ranking import find_places
 from trainables.evaluation.ranking_metrics import PositiveRanks, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
 
-MOST_RECALL = 1000
+MAX_RECALL_K = 1000
 ALL: tuple[str, ...] = tuple(METRIC_REGISTRY)
-
-
 _FUNCTIONS: dict[str, dict[str, Any]] = {
     reads: {n: METRIC_REGISTRY[n].function for n in ALL if METRIC_REGISTRY[n].reads == reads}
     for reads in ("places", "clusters", "rows", "logits")
@@ -38,20 +36,10 @@ EVALUATOR = "retrieval-2" + "".join(
 )
 # PER_EPOCH is computed after each epoch. METRICS is computed at the end, and is defined for every
 # split with a pair, even for collapsed embeddings.
-PER_EPOCH: tuple[str, ...] = (
-    *(f"recall_at_{k}" for k in (1, 2, 4, 8)),
-    "r_precision",
-    "map_at_r",
-)
-METRICS: tuple[str, ...] = (
-    *PER_EPOCH,
-    "recall_at_10",
-    "recall_at_100",
-    "recall_at_1000",
-    "map_at_1000",
-    "nmi",
-    "ami",
-    "f1",
+PER_EPOCH = (*(f"recall_at_{k}" for k in (1, 2, 4, 8)), "r_precision", "map_at_r")
+METRICS = (
+    *(*PER_EPOCH, "recall_at_10", "recall_at_100", "recall_at_1000", "map_at_1000"),
+    *("nmi", "ami", "f1"),
 )
 
 
@@ -64,8 +52,6 @@ def evaluate_embeddings(
     metrics: Sequence[str] = METRICS,
     gallery: tuple[Tensor, Tensor] | None = None,
     logits: Tensor | None = None,
-    block: int | None = None,
-    seed: int = 0,
     restarts: int | None = None,
 ) -> dict[str, float]:
     """Compute metrics of a split in which each item queries all others, or the gallery.
@@ -79,8 +65,6 @@ def evaluate_embeddings(
         gallery: (embeddings [G, E], labels [G]) that the items query (In-Shop). Metrics that do
             not rank are computed on queries and gallery together.
         logits: [N, C] for accuracies; `labels` are then its columns.
-        block: number of queries at a time; None: by memory. It changes at most the last bits.
-        seed: seed of k-means.
         restarts: number of starts of k-means, of which the best counts; None: one.
 
     Returns:
@@ -90,42 +74,39 @@ def evaluate_embeddings(
         ConfigError: a metric is unknown, or not defined on this split.
         TrialFailure: embeddings or scores are not finite.
     """
-    # check the names and group them by what they read
-    ranking = {
-        name: metric for name in metrics if (metric := find_ranking_metric(name)) is not None
-    }
+    # check the input, and group the metrics by what they read
     for name in metrics:
-        if name not in ranking and name not in ALL:
+        if name not in ALL and find_ranking_metric(name) is None:
             raise ConfigError("metrics", f"{name!r} is not a metric. Take one of {', '.join(ALL)}.")
+    ranking = {name: metric for name in metrics if (metric := find_ranking_metric(name))}
     by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
-    _check(embeddings, labels)
+    _check_rows(embeddings, labels)
     # compute the accuracies
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
-            raise ConfigError(f"metrics.{name}", "it needs the classifier's logits")
+            fault = (
+                "it needs the logits of a classifier. Leave it out, or set task: classification."
+            )
+            raise ConfigError(f"metrics.{name}", fault)
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
     # rank the items, with the gallery behind the queries
-    rows, classes, cut = embeddings, labels.to(embeddings.device), None
+    rows, labels, cut = embeddings, labels.to(embeddings.device), None
     if gallery is not None:
-        _check(*gallery)
-        rows, classes, cut = (
-            torch.cat([rows, gallery[0].to(rows.device)]),
-            torch.cat([classes, gallery[1].to(rows.device)]),
-            len(labels),
-        )
-    codes = torch.unique(classes, return_inverse=True)[1]
+        _check_rows(*gallery)
+        rows = torch.cat([rows, gallery[0].to(rows.device)])
+        labels, cut = torch.cat([labels, gallery[1].to(rows.device)]), len(labels)
+    classes = torch.unique(labels, return_inverse=True)[1]  # 0 … C − 1
     if ranking:
-        score = resolve_score(score)
-        places = find_places(rows, codes, cut, score, list(ranking.values()), block=block)
+        places = find_places(rows, classes, cut, resolve_score(score), list(ranking.values()))
         values |= _average(ranking, places)
     # compute the metrics of unit rows, and those of the clustering
     if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
-        values |= {name: float(STRUCTURE[name](rows, codes)) for name in by_kind["rows"]}
+        values |= {name: float(STRUCTURE[name](rows, classes)) for name in by_kind["rows"]}
     if by_kind["clusters"]:
-        clusters = kmeans(rows, int(codes.max()) + 1, seed=seed, restarts=restarts or 1)
-        table = build_contingency(clusters, codes)
+        clusters = kmeans(rows, int(classes.max()) + 1, seed=0, restarts=restarts or 1)
+        table = build_contingency(clusters, classes)
         values |= {name: CLUSTERING[name](table) for name in by_kind["clusters"]}
     return {name: values[name] for name in metrics}
 
@@ -153,39 +134,36 @@ def needs_embeddings_alone(name: str) -> bool:
 def find_ranking_metric(name: str) -> RankingMetric | None:
     """Return the ranking metric of that name, or None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
-    if recall and int(recall[1]) <= MOST_RECALL:
+    if recall and int(recall[1]) <= MAX_RECALL_K:
         return RecallAt(int(recall[1]))
     return RANKING.get(name)
 
 
-def _check(embeddings: Tensor, labels: Tensor) -> None:
-    """Refuse rows and labels of different numbers, and rows that are not finite."""
+def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
+    """Refuse embeddings that do not fit the labels or are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
-        raise ConfigError(
-            "embeddings",
-            f"{len(embeddings)} rows and {len(labels)} labels. Give as many, and at least one.",
-        )
-    # A sum is cheap and shows whether the entries need to be checked.
-    if not torch.isfinite(embeddings.sum()) and (
-        bad := int((~torch.isfinite(embeddings)).any(1).sum())
-    ):
-        raise TrialFailure(
-            f"evaluation: {bad} of {len(embeddings)} embeddings hold NaN or infinity"
-        )
+        fault = f"there are {len(embeddings)} rows and {len(labels)} labels"
+        raise ConfigError("embeddings", f"{fault}. Give as many, and at least one.")
+    # a sum is cheap and shows whether the entries need to be checked
+    if not torch.isfinite(embeddings.sum()):
+        n_bad = int((~torch.isfinite(embeddings)).any(1).sum())
+        if n_bad:
+            fault = f"{n_bad} of {len(embeddings)} embeddings hold NaN or infinity"
+            raise TrialFailure(f"evaluation: {fault}")
 
 
 def _average(
     metrics: Mapping[str, RankingMetric], blocks: Iterator[PositiveRanks]
 ) -> dict[str, float]:
     """Average each metric over the queries that count."""
-    total, count = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
-    for places in blocks:
+    total, n_queries = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
+    for ranks in blocks:
         for name, metric in metrics.items():
-            value, counts = metric(places)
+            value, counts = metric(ranks)
             total[name] += float(value[counts].sum())
-            count[name] += int(counts.sum())
-    for name, queries in count.items():
-        if queries == 0:
-            fault = "all classes of the split have one image each: one class needs two images"
+            n_queries[name] += int(counts.sum())
+    for name in metrics:
+        if n_queries[name] == 0:
+            fault = "all classes of the split have one image each. One class needs two images."
             raise ConfigError(f"metrics.{name}", fault)
-    return {name: total[name] / count[name] for name in metrics}
+    return {name: total[name] / n_queries[name] for name in metrics}

@@ -10,7 +10,7 @@ Shape legend: B queries of a block · R references · E embedding · K depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -34,8 +34,6 @@ def find_places(
     cut: int | None,
     score: Score,
     metrics: Sequence[RankingMetric],
-    *,
-    block: int | None = None,
 ) -> Iterator[PositiveRanks]:
     """Find the places of every query's positives, up to the depth that `metrics` need.
 
@@ -45,7 +43,6 @@ def find_places(
         cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others.
         score: score of queries and references.
         metrics: metrics that decide the depth.
-        block: number of queries at a time; None: by memory.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -59,21 +56,7 @@ def find_places(
             return count_places(rows, labels, score, limit)
         # normalize the rows once, not in every block
         rows, score = score.prepare(rows), PlainScore(score.kind)
-    queries, query_labels, references, reference_labels = rows, labels, rows, labels
-    if cut is not None:
-        queries, query_labels = rows[:cut], labels[:cut]
-        references, reference_labels = rows[cut:], labels[cut:]
-    most_positives = torch.bincount(reference_labels).max() - int(cut is None)
-    return sort_nearest(
-        queries,
-        query_labels,
-        references,
-        reference_labels,
-        score=score,
-        depth=int(limit(most_positives[None])),
-        self_index=torch.arange(len(rows), device=rows.device) if cut is None else None,
-        block=block,
-    )
+    return sort_nearest(rows, labels, cut, score, limit)
 
 
 def can_count(rows: Tensor, labels: Tensor) -> bool:
@@ -88,53 +71,45 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
 
 
 def sort_nearest(
-    queries: Tensor,
-    query_labels: Tensor,
-    references: Tensor,
-    reference_labels: Tensor,
-    *,
+    rows: Tensor,
+    labels: Tensor,
+    cut: int | None,
     score: Score,
-    depth: int,
-    self_index: Tensor | None = None,
-    block: int | None = None,
+    limit: Callable[[Tensor], Tensor],
 ) -> Iterator[PositiveRanks]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 
     Args:
-        queries: [Q, E].
-        query_labels: [Q] int64.
-        references: [R, E].
-        reference_labels: [R] int64.
+        rows: [N, E].
+        labels: [N] int64, 0 ≤ label < N.
+        cut: rows[:cut] are queries and rows[cut:] references; None: each item queries all others.
+            Duplicates of a query stay.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
-        depth: K.
-        self_index: [Q] row of each query among the references, which is left out; None if queries
-            and gallery are different items. Duplicates of a query stay.
-        block: number of queries at a time; None: `BLOCK`, or fewer to stay below `BLOCK_BYTES`.
+        limit: positives [B] int64 → the last place that a metric needs, [B]; K is the largest.
     """
+    queries, query_labels = rows[:cut], labels[:cut]
+    references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
+    members = torch.bincount(reference_labels, minlength=len(rows)) - int(cut is None)
     size = len(references)
-    depth = min(depth, size)
-    block = block or max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
-    classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
-    members = torch.bincount(reference_labels, minlength=classes)
-    later = torch.arange(size - 1, -1, -1, device=references.device)
+    depth = min(size, int(limit(members.max()[None])))
+    block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
+    later = torch.arange(size - 1, -1, -1, device=rows.device)
     for first in range(0, len(queries), block):
-        rows = slice(first, first + block)
-        labels = query_labels[rows]
-        keys = build_order_keys(score(queries[rows], references), later)
-        positives = members[labels]
-        if self_index is not None:
-            itself = self_index[rows, None]
-            keys.scatter_(1, itself, EXCLUDED)
-            positives = positives - (reference_labels[itself[:, 0]] == labels).long()
+        block_labels = query_labels[first : first + block]
+        keys = build_order_keys(score(queries[first : first + block], references), later)
+        if cut is None:  # leave out each query itself
+            keys.diagonal(first).fill_(EXCLUDED)
+        # unpack the indices of the nearest items, and mark those of the query's class
         nearest = take_largest(keys, depth)
-        labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
-        relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
-        order = relevant.cumsum(1) - 1
-        most_positives = int(order[:, -1].max()) + 1 if relevant.numel() else 0
-        query, rank = torch.nonzero(relevant, as_tuple=True)
-        places = torch.full((len(relevant), most_positives), FAR, device=relevant.device)
+        nearest_labels = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
+        is_positive = (nearest_labels == block_labels[:, None]) & (nearest != EXCLUDED)
+        # write the place of each row's i-th positive into its i-th column
+        order = is_positive.cumsum(1) - 1
+        most_positives = int(order[:, -1].max()) + 1
+        query, rank = torch.nonzero(is_positive, as_tuple=True)
+        places = torch.full((len(keys), most_positives), FAR, device=rows.device)
         places[query, order[query, rank]] = rank + 1
-        yield PositiveRanks(places, positives)
+        yield PositiveRanks(places, members[block_labels])
 
 
 def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:

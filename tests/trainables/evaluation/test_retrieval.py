@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation import ranking
 from trainables.evaluation.metrics import PER_EPOCH, evaluate_embeddings
 from trainables.evaluation.ranking import EXCLUDED, build_order_keys, take_largest
 
@@ -35,9 +38,8 @@ def test_equals_naive_loops_on_any_small_set(data: st.DataObject) -> None:
     labels = data.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
     y = torch.tensor([*labels[:-1], labels[0]])  # at least one pair
     x = torch.tensor(numbers).view(n, 2).float()
-    found = evaluate_embeddings(
-        x, y, score=dot, metrics=PER_EPOCH, block=data.draw(st.integers(1, n))
-    )
+    with mock.patch.object(ranking, "BLOCK", data.draw(st.integers(1, n))):
+        found = evaluate_embeddings(x, y, score=dot, metrics=PER_EPOCH)
     assert found == pytest.approx(oracle(x, y), abs=1e-12)
 
 

@@ -44,6 +44,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The way that `evaluate` takes; tiles so small that all their borders are met."""
     if request.param != "sorting":
         monkeypatch.setattr(ranking, "SMALL", 0)
+    monkeypatch.setattr(ranking, "BLOCK", 17)
     monkeypatch.setattr(counting, "GROUP", 64)
     monkeypatch.setattr(counting, "WIDTH", 7)
     return str(request.param)
@@ -58,7 +59,7 @@ def by_loops(x: torch.Tensor, y: torch.Tensor, kind: str) -> dict[str, float]:
 @pytest.mark.parametrize("kind", ["dot", "euclidean"])
 def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
     x, y = CASES[case](torch.Generator().manual_seed(7))
-    found = evaluate_embeddings(x, y, score=kind, metrics=tuple(NAMES), block=17)
+    found = evaluate_embeddings(x, y, score=kind, metrics=tuple(NAMES))
     assert found == pytest.approx(by_loops(x, y, kind), abs=1e-12), way
 
 
@@ -100,10 +101,7 @@ def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes
 
     order = y.argsort(stable=True).tolist()
     of_counting = collect(count_places(x, y, DOT, bound), order)
-    itself = torch.arange(n)
-    of_sorting = collect(
-        sort_nearest(x, y, x, y, score=DOT, depth=limit, self_index=itself, block=9), range(n)
-    )
+    of_sorting = collect(sort_nearest(x, y, None, DOT, bound), range(n))
     for q in range(n):
         expected = [place for place in exact_places(s, y.numpy(), q) if place <= limit]
         assert of_counting[q] == of_sorting[q] == expected
