@@ -21,16 +21,12 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     """
     classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
-        fault = (
-            f"there are {len(logits)} rows and {len(labels)} labels: give one label for each row"
-        )
-        raise ConfigError("logits", fault)
-    if int(labels.min()) < 0 or int(labels.max()) >= classes:
-        fault = (
-            f"labels must be from 0 to {classes - 1}, the columns of the logits; they are from "
-            f"{int(labels.min())} to {int(labels.max())}"
-        )
-        raise ConfigError("labels", fault)
+        fault = f"there are {len(logits)} rows and {len(labels)} labels"
+        raise ConfigError("logits", f"{fault}. Give one label for each row.")
+    lowest, highest = int(labels.min()), int(labels.max())
+    if lowest < 0 or highest >= classes:
+        fault = f"they are from {lowest} to {highest}, and the logits have {classes} columns"
+        raise ConfigError("labels", f"{fault}. Give the column of each item.")
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
     target = logits.gather(1, labels[:, None])

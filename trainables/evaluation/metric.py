@@ -74,13 +74,11 @@ def adapt_entry_point(name: str, entry: Any) -> Metric:
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     path = f"entry point {name} of ablate.metrics"
     if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
-        raise ConfigError(
-            path,
-            f"rename the metric {name!r}: a name has lower-case letters, digits and _, and must be "
-            "unique",
-        )
+        rule = "a unique one of lower-case letters, digits and _"
+        raise ConfigError(path, f"{name!r} cannot be the metric's name. Choose {rule}.")
     if not inspect.isfunction(metric.function):
-        raise ConfigError(path, f"it must be a function (unit rows, labels) → float, not {entry!r}")
+        fault = f"{entry!r} is no metric. Name a function (unit rows, labels) → float."
+        raise ConfigError(path, fault)
     return metric
 
 

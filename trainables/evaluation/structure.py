@@ -26,9 +26,9 @@ from torch import Tensor
 from trainables.errors import ConfigError
 from trainables.evaluation.metric import metric
 
-BLOCK = 1024
-BLOCK_NUMBERS = 2**24
-LEAST_INTER = 1e-8  # of the public code
+BLOCK = 1024  # rows of a block of distances
+BLOCK_NUMBERS = 2**24  # entries of the rows of classes that are tested at once
+LEAST_INTER = 1e-8  # of π_inter, as in the public code
 
 
 @metric("density")
@@ -166,7 +166,9 @@ def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     has_pairs, centres, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(centres.double(), dim=1)
     if (length[has_pairs] == 0).any():
-        raise ConfigError("metrics.relative_deviation", "a class centre has length 0")
+        raise ConfigError(
+            "metrics.relative_deviation", "a class centre has length 0. Leave this metric out."
+        )
     return float((spread / length)[has_pairs].mean())
 
 
@@ -195,7 +197,7 @@ def _count_pair_sizes(labels: Tensor) -> Tensor:
     """Return the sizes of the classes [C]; at least one class must have two images."""
     sizes = torch.bincount(labels)
     if not (sizes > 1).any():
-        raise ConfigError("metrics", "all classes have one image each: one class needs two images")
+        raise ConfigError("metrics", "all classes have one image each. One class needs two images.")
     return sizes
 
 
@@ -296,4 +298,4 @@ def build_equal_centers_error(classes: int) -> ConfigError:
     fault = (
         f"all {classes} classes have the same centre" if classes > 1 else "there is only 1 class"
     )
-    return ConfigError("metrics", f"{fault}: distances between classes need two different centres")
+    return ConfigError("metrics", f"{fault}. Distances between classes need different centres.")

@@ -27,7 +27,7 @@ from trainables.evaluation.metrics import (
 from trainables.evaluation.scores import Score
 
 
-class Answering(Protocol):
+class Embedder(Protocol):
     """Define what a task needs of a network in evaluation mode."""
 
     def embed(self, inputs: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Answering(Protocol):
 
 
 class Task:
-    """Define how trials of a task are split, evaluated and checked.
+    """Define how trials of a task are split, evaluated and checked; the default is retrieval.
 
     Attributes:
         name: value of `task` in a configuration.
@@ -52,23 +52,23 @@ class Task:
         selected: metrics that can select the best epoch, the default first.
     """
 
-    name: ClassVar[str]
-    by: ClassVar[str | None]
+    name: ClassVar[str] = "retrieval"
+    by: ClassVar[str | None] = None
     defaults: ClassVar[Mapping[str, Any]] = {}
-    per_epoch: ClassVar[tuple[str, ...]]
-    metrics: ClassVar[tuple[str, ...]]
-    selected: ClassVar[tuple[str, ...]]
+    per_epoch: ClassVar[tuple[str, ...]] = PER_EPOCH
+    metrics: ClassVar[tuple[str, ...]] = METRICS
+    selected: ClassVar[tuple[str, ...]] = ("map_at_r", "r_precision", "recall_at_1")
 
     def can_read(self, metric: str) -> bool:
         """Return whether `read` can compute a metric."""
-        raise NotImplementedError
+        return needs_embeddings_alone(metric)
 
-    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
+    def compute_answers(self, network: Embedder, inputs: Tensor) -> Tensor:
         """Return the embeddings or logits [N, A] of inputs [N, ...]."""
-        raise NotImplementedError
+        return network.embed(inputs)
 
     def read(
-        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
+        self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
         """Evaluate a split and return its metrics by name.
 
@@ -78,7 +78,7 @@ class Task:
             subset: the split.
             **options: options of `evaluate_embeddings`.
         """
-        raise NotImplementedError
+        return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         """Refuse settings that the task cannot use.
@@ -93,33 +93,12 @@ class Task:
         """
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"
-            fault = f"task {self.name} cannot split by {by}: leave it out, the task decides it"
+            fault = f"task {self.name} cannot split by {by}. Leave it out: the task decides it."
             raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
-            fault = (
-                f"task {self.name} cannot select epochs by {trial.selection.metric}: take one of "
-                f"{', '.join(self.selected)}, or leave it out"
-            )
-            raise ConfigError("selection.metric", fault)
-
-
-class Retrieval(Task):
-    """Rank the images of classes without training images by their embeddings."""
-
-    name, by = "retrieval", None
-    per_epoch, metrics = PER_EPOCH, METRICS
-    selected = ("map_at_r", "r_precision", "recall_at_1")
-
-    def can_read(self, metric: str) -> bool:
-        return needs_embeddings_alone(metric)
-
-    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
-        return network.embed(inputs)
-
-    def read(
-        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
-    ) -> dict[str, float]:
-        return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
+            fault = f"task {self.name} cannot select epochs by {trial.selection.metric}"
+            remedy = f"Take one of {', '.join(self.selected)}, or leave it out."
+            raise ConfigError("selection.metric", f"{fault}. {remedy}")
 
 
 class Classification(Task):
@@ -136,11 +115,11 @@ class Classification(Task):
     def can_read(self, metric: str) -> bool:
         return metric in ACCURACY
 
-    def compute_answers(self, network: Answering, inputs: Tensor) -> Tensor:
+    def compute_answers(self, network: Embedder, inputs: Tensor) -> Tensor:
         return network.logits(inputs)
 
     def read(
-        self, network: Answering, answers: Tensor, subset: Subset, **options: Any
+        self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
         labels = subset.labels.to(answers.device)
         return evaluate_embeddings(answers, labels, score="dot", logits=answers, **options)
@@ -151,17 +130,17 @@ class Classification(Task):
             "loss": (loss, "a softmax over one weight vector a class"),
             "method": (method, "plain or idml, which keep the scores of the classes"),
         }
-        for part, (fits, expected) in needs.items():
-            if not fits:
+        for part, (can_classify, need) in needs.items():
+            if not can_classify:
                 name = getattr(trial, part).name
-                fault = f"{name} supports only retrieval; task {self.name} needs {expected}"
+                fault = f"{name} supports only retrieval. Task {self.name} needs {need}."
                 raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
-            fault = f"it sets k-means, which task {self.name} does not run: leave it out"
+            fault = f"it sets k-means, which task {self.name} does not run. Leave it out."
             raise ConfigError("evaluation.restarts", fault)
 
 
-TASKS: Mapping[str, Task] = {task.name: task for task in (Retrieval(), Classification())}
+TASKS: Mapping[str, Task] = {task.name: task for task in (Task(), Classification())}
 
 
 def get_task(trial: Trial) -> Task:
