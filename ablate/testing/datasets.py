@@ -13,7 +13,7 @@ existing trials unchanged. A missing folder is refused in one line. A small tria
 from __future__ import annotations
 
 import math
-import string
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,29 +36,19 @@ from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
-Given = Mapping[str, Any]  # the section `data` of a trial: the name, the folder, options
-SIDE = 32
+DataOptions = Mapping[str, Any]  # the section `data` of a trial: the name, the folder, options
+SIDE = 32  # image size of the checks, in pixels
 ROUNDING = 1e-6
 
 
-def check(data: Given, folder: Path) -> Dataset:
-    """Run all checks of a data set.
-
-    Args:
-        data: the section `data` of a trial.
-        folder: an empty folder for caches.
-    """
+def check(data: DataOptions, folder: Path) -> Dataset:
+    """Run all checks of a data set, with caches in an empty folder."""
     check_options_are_off(str(data["name"]))
     fingerprint_is_of_content(data, folder)
     dataset = check_loads_alike(data, folder)
     check_split(data, folder)
-    if data.get("root") is not None:  # a missing folder is refused in one line
-        try:
-            fingerprint(_build_config({**data, "root": str(folder / "absent")}), folder / "first")
-        except ConfigError as error:
-            assert "\n" not in str(error), str(error)
-        else:
-            raise AssertionError("a missing folder has a fingerprint")
+    if data.get("root") is not None:
+        check_missing_folder_is_refused(data, folder)
     check_trains(data, folder)
     return dataset
 
@@ -70,23 +60,31 @@ def check_options_are_off(name: str) -> None:
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
     config = resolve_data_config({"name": name})
     assert config.name == name, f"the name of its Config is {config.name}, not {name}"
-    options = (config.model_fields_set | set(type(config).model_fields)) - set(
-        DataConfig.model_fields
-    )
-    identity = sorted(options & set(dump_identity(config)))
-    assert not identity, f"the defaults of these options must be None: {', '.join(identity)}"
+    options = set(type(config).model_fields) - set(DataConfig.model_fields)
+    in_identity = sorted(options & set(dump_identity(config)))
+    assert not in_identity, f"the defaults of these options must be None: {', '.join(in_identity)}"
 
 
-def fingerprint_is_of_content(data: Given, folder: Path) -> None:
+def fingerprint_is_of_content(data: DataOptions, folder: Path) -> None:
     """Check that cache, image size, split and augmentation do not change the fingerprint."""
     first = fingerprint(_build_config(data), folder / "first")
-    assert len(first) == 64 and set(first) <= set(string.hexdigits.lower()), first
+    assert re.fullmatch("[0-9a-f]{64}", first), f"{first} is no SHA-256"
     other = {"image_size": 2 * SIDE, "split": {"seed": 1}, "augment": {"flip": 0.0}}
-    again = fingerprint(_build_config({**data, **other}), folder / "second")
-    assert again == first, "the fingerprint depends on more than the data"
+    second = fingerprint(_build_config({**data, **other}), folder / "second")
+    assert first == second, "the fingerprint depends on more than the data"
 
 
-def check_loads_alike(data: Given, folder: Path) -> Dataset:
+def check_missing_folder_is_refused(data: DataOptions, folder: Path) -> None:
+    """Check that a missing folder is refused in one line."""
+    try:
+        fingerprint(_build_config({**data, "root": str(folder / "absent")}), folder / "first")
+    except ConfigError as error:
+        assert "\n" not in str(error), str(error)
+    else:
+        raise AssertionError("a missing folder has a fingerprint")
+
+
+def check_loads_alike(data: DataOptions, folder: Path) -> Dataset:
     """Check that images, labels and classes fit together and are the same when loaded again."""
     config = _build_config(data)
     dataset, again = (load_dataset(config, folder / cache) for cache in ("first", "second"))
@@ -111,7 +109,7 @@ def check_loads_alike(data: Given, folder: Path) -> Dataset:
     return dataset
 
 
-def check_split(data: Given, folder: Path) -> None:
+def check_split(data: DataOptions, folder: Path) -> None:
     """Check that no training image is evaluated, with its official split and with `data.split`."""
     dataset = load_dataset(_build_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
@@ -128,7 +126,7 @@ def check_split(data: Given, folder: Path) -> None:
             assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"
 
 
-def check_trains(data: Given, folder: Path) -> None:
+def check_trains(data: DataOptions, folder: Path) -> None:
     """Check that a head trains for an epoch on features of a small random network."""
     config = TrialConfig.model_validate(
         {
@@ -146,5 +144,5 @@ def check_trains(data: Given, folder: Path) -> None:
             assert math.isfinite(value) and value <= 1 + ROUNDING, f"{part}/{name}: {value}"
 
 
-def _build_config(data: Given) -> DataConfig:
+def _build_config(data: DataOptions) -> DataConfig:
     return resolve_data_config({"image_size": SIDE, **data})

@@ -35,48 +35,38 @@ EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # extreme batches made of r
     "tiny": lambda x: 1e-20 * x,
     "huge": lambda x: 1e4 * x,
 }
-CASES = ("bf16", *EXTREMES, "one class", "two", "pairs")
 
 
 def check(loss: Component) -> None:
     """Run all checks of a loss."""
-    for case in CASES:
-        check_finite(loss, case)
-    if find_needs(loss).per_class == 1:  # a batch may have two classes of one image each
-        check_finite_gradients(
-            build_plain_method(loss), draw_embeddings(2), torch.tensor([[0], [4]])
-        )
-    labels = build_labels(find_needs(loss), B, MANY)
-    check_finite_gradients(build_plain_method(loss, classes=MANY), draw_embeddings(), labels)
+    method, needs = build_plain_method(loss), find_needs(loss)
+    x, labels = draw_embeddings(), build_labels(needs, B, C)
+    for extreme in EXTREMES.values():
+        check_finite_gradients(method, extreme(x), labels)
+    with torch.autocast("cpu", torch.bfloat16):  # few distinct values
+        rounded = torch.nn.Linear(D, D)(x)
+    check_finite_gradients(method, rounded.float(), labels)
+    # batches of one class, of one pair, of two pairs, and of two single images
+    check_finite_gradients(method, x, torch.zeros_like(labels))
+    per_class = max(2, needs.per_class)
+    for size in (per_class, 2 * per_class):
+        check_finite_gradients(method, draw_embeddings(size), build_labels(needs, size, C))
+    if needs.per_class == 1:
+        check_finite_gradients(method, draw_embeddings(2), torch.tensor([[0], [4]]))
+    # many classes
+    method_of_many, labels_of_many = build_plain_method(loss, MANY), build_labels(needs, B, MANY)
+    check_finite_gradients(method_of_many, x, labels_of_many)
     check_mean_over_leading_dimensions(loss)
-
-
-def check_finite(loss: Component, case: str) -> None:
-    """Check that value and gradients are finite on one of the batches in `CASES`."""
-    per_class = max(2, find_needs(loss).per_class)
-    size = {"two": per_class, "pairs": 2 * per_class}.get(case, B)
-    x, labels = draw_embeddings(size), build_labels(find_needs(loss), size, C)
-    if case == "bf16":  # a layer's embeddings in bfloat16 have few distinct values
-        with torch.autocast("cpu", torch.bfloat16):
-            x = torch.nn.Linear(D, D)(x)
-        assert x.dtype == torch.bfloat16
-        x = x.float()
-    elif case in EXTREMES:
-        x = EXTREMES[case](x)
-    elif case == "one class":
-        labels = torch.zeros_like(labels)
-    check_finite_gradients(build_plain_method(loss), x, labels)
 
 
 def check_mean_over_leading_dimensions(loss: Component) -> None:
     """Check that [T, B, D] gives the mean over T, unless the loss draws random numbers."""
     method, labels = build_plain_method(loss), build_labels(find_needs(loss), B, C)
     x = torch.stack([(1 + t) * draw_embeddings().roll(t, 1) for t in range(3)])
-    generators = [streams.create_generator(0, "loss") for _ in range(2)]
-    unused = generators[0].get_state().clone()
-    means = method.metric(x, labels, generators[0])
-    if torch.equal(unused, generators[0].get_state()):
-        separate = torch.stack([method.metric(part, labels, generators[1]) for part in x])
+    generator, other = (streams.create_generator(0, "loss") for _ in range(2))
+    means = method.metric(x, labels, generator)
+    if torch.equal(generator.get_state(), other.get_state()):
+        separate = torch.stack([method.metric(part, labels, other) for part in x])
         torch.testing.assert_close(means, separate.mean())
 
 
@@ -97,7 +87,7 @@ def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
     return (labels * (classes // int(labels.max() + 1)))[:, None]
 
 
-def build_plain_method(loss: Component, *, classes: int = C) -> Method:
+def build_plain_method(loss: Component, classes: int = C) -> Method:
     """Build the plain method with the loss."""
     config = TrialConfig.model_validate({"loss": list_options(loss), "embedding": {"dim": D}})
     return build_method(config, features=D, classes=classes, seed=1)

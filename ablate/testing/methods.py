@@ -15,7 +15,6 @@ refuses the pair, only the reason is checked.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ SCALES = (0.0, 1e-4, 1.0, 1e4)  # scales of a batch's features
 def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | None:
     """Run all checks of a method with a loss; return the reason if the pair is refused."""
     if (reason := find_refusal(method, loss)) is not None:
-        assert ", not " in reason, f"what is expected, not what was found: {reason}"
+        assert ", not " in reason, f"the reason does not say what was given: {reason}"
         return reason
     check_step(method, loss)
     check_lowers_loss(method, loss, rate=rate)
@@ -62,30 +61,24 @@ def check_step(method: Component, loss: Component) -> None:
 def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
     """Check that sixty steps of Adam on one batch lower the loss.
 
-    Args:
-        method: the method.
-        loss: the loss.
-        rate: learning rate; lower it for a model that diverges.
+    Lower the learning rate `rate` for a method that diverges.
     """
     network, x = build_seeded_method(method, loss), draw_features(8)
-    optimiser = torch.optim.Adam(network.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
     values = []
     for number in range(STEPS):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         total = run_step(network, x, number)
         total.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
         values.append(total.item())
-    fell = min(values[-5:]) < LOWERED * values[0]
-    assert fell, f"training changed the loss from {values[0]:g} to {values[-1]:g} only"
+    is_lower = min(values[-5:]) < LOWERED * values[0]
+    assert is_lower, f"training changed the loss from {values[0]:g} to {values[-1]:g} only"
 
 
 def check_determinism(method: Component, loss: Component) -> None:
     """Check that equal seeds give equal embeddings, and that an image is nearest to itself."""
-    first, second = (
-        build_seeded_method(method, loss).eval(),
-        build_seeded_method(method, loss).eval(),
-    )
+    first, second = (build_seeded_method(method, loss).eval() for _ in range(2))
     x = draw_features(5)
     z = first.embed(x)
     assert torch.equal(z, first.embed(x)), "embed() is random"
@@ -104,11 +97,9 @@ def check_finite(
     equal: bool = False,
     low_precision: bool = False,
 ) -> None:
-    """Check that the loss and all gradients of a batch are finite.
+    """Check that the loss and all gradients of a batch of random features are finite.
 
     Args:
-        method: the method.
-        loss: the loss.
         batch: an even number of images.
         scale: scale of the features.
         equal: whether all features are equal.
@@ -132,18 +123,15 @@ def check_neutral_options(method: str) -> None:
     assert {key: getattr(config, key) for key in neutral} == neutral
 
 
-# ------------------------------------------------------------------- what they are made of
-
-
-def find_refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
+def find_refusal(method: Component, loss: Component) -> str | None:
     """Return why the pair is refused; None if it is accepted."""
-    config = build_trial(method, loss, embedding={"dim": D, **embedding})
+    config = build_trial(method, loss, embedding={"dim": D})
     return config if isinstance(config, str) else None
 
 
-def build_seeded_method(method: Component, loss: Component, **embedding: Any) -> Method:
+def build_seeded_method(method: Component, loss: Component) -> Method:
     """Build the method with the loss, always with the same seed."""
-    config = build_trial(method, loss, embedding={"dim": D, **embedding})
+    config = build_trial(method, loss, embedding={"dim": D})
     assert not isinstance(config, str), f"refused: {config}"
     return build_method(config, features=FEATURES, classes=C, seed=5)
 

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.testing import methods, trials
+from ablate.testing import methods
 from tests.gpu.on import SameDraws
-from tests.trainables.components import loss_options
+from tests.trainables.components import labels_for, loss_options
 from trainables import streams
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.methods.base import Batch, Method, Progress
@@ -35,7 +35,7 @@ def stepped(
     made = made.to(device, dtype)
     made.zero_grad()
     x = methods.draw_features(IMAGES).to(device, dtype).requires_grad_()
-    labels = trials.build_labels(loss_options(loss), IMAGES, methods.C, major=True).to(device)
+    labels = labels_for(loss, IMAGES, methods.C, major=True).to(device)
     progress = Progress(step=3, fraction=fraction)
     draws = {name: streams.create_generator(0, name) for name in ("prepare", "method", "loss")}
     with SameDraws():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ablate.testing import trials
-from tests.trainables.components import loss_options
+from tests.trainables.components import labels_for, loss_options
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.grad_cache import GradCacheRunner
@@ -97,7 +97,7 @@ def stepped(
     )
     progress = Progress(step=3, fraction=fraction)
     shown = pictures(images, side).to(device, next(backbone.parameters()).dtype)
-    labels = trials.build_labels(loss_options(loss), images, CLASSES).to(device)
+    labels = labels_for(loss, images, CLASSES).to(device)
     batch = Batch(shown, labels)
     batch = head.prepare(batch, streams.create_generator(0, "prepare"))
     features = passes.compute_features(batch.inputs)
