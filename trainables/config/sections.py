@@ -7,36 +7,41 @@ left out of the trial's id (`trainables/core/identity.py`).
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig, EmbeddingConfig
 from trainables.config.optimization import OptimizerConfig, ScheduleConfig
-from trainables.config.registry import ComponentConfig, NamedConfig, exclude_from_identity
+from trainables.config.registry import (
+    ComponentConfig,
+    NamedConfig,
+    exclude_from_identity,
+    store_as_none,
+)
 
 SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
 
 
 class TrainingConfig(ComponentConfig):
-    """The loop.
+    """Epochs, batches, precision and memory of training.
 
-    epochs: the warm-up's included. batch_size: images a step, a multiple of per_class.
+    epochs: number of epochs, the warm-up included.
+    batch_size: images of a step, a multiple of per_class.
     per_class: images of each class in a batch; 1: batches are drawn at random.
-    precision: of the backbone, "bf16" by autocast; head, method, loss and flow are in fp32.
+    precision: precision of the backbone, "bf16" by autocast. Head, method, loss and flow are fp32.
     channels_last: memory layout of convolutions.
     clip_value: bound of each entry of the gradient. None: off.
     clip_norm: bound of the gradient's norm. None: off.
-    checkpointing: the backbone keeps what goes into each of its blocks, and computes the rest anew
-        in `backward` (`backbones/memory.py`). None: off.
-    micro_batch: images that go through the backbone at once; the loss is that of the whole batch
-        all the same (`backbones/grad_cache.py`). None: all.
+    checkpointing: store only the inputs of the backbone's blocks, and compute the rest again in
+        `backward` (`backbones/memory.py`). None: off.
+    micro_batch: images that go through the backbone at once; the loss is still that of the whole
+        batch (`backbones/grad_cache.py`). None: all.
+    packed: was removed in 0.2.0 and is None; older trials record how many trained as one program.
 
-    packed: went in 0.2.0 and is None; trials of before say how many of them trained as one program.
-
-    `checkpointing` and `micro_batch` change rounding alone, and so are no part of a trial's
-    identity; what they cost and save is said where they are made.
+    `checkpointing` and `micro_batch` change only rounding, so that they are no part of a trial's
+    identity.
     """
 
     epochs: int = Field(20, ge=1, le=10_000)
@@ -61,56 +66,48 @@ class TrainingConfig(ComponentConfig):
 
 
 class SelectionConfig(ComponentConfig):
-    """Which epoch is kept: the best on the selection split.
+    """Which epoch is kept.
 
-    metric: by which; in classification an accuracy, top_1_accuracy unless said.
-    every: so many epochs are trained between two looks.
-    keep: "last" keeps the last epoch whatever it is worth, and so shows what training to the end
-        does, which choosing the best epoch hides. None: "best".
-    train_curve: the classes that are trained on are looked at as often, without augmentation, for
-        curves of theirs; nothing is selected by them. None: they are not.
+    metric: metric that decides, on the selection split; in classification an accuracy, by default
+        top_1_accuracy.
+    every: number of epochs between two evaluations.
+    keep: "best" keeps the best epoch, "last" the last one, which shows what training to the end
+        does. None: "best".
+    train_curve: also evaluate the training classes, without augmentation, for their curves; this
+        selects nothing. None: off.
     """
 
     metric: SelectedBy = "map_at_r"
     every: int = Field(1, ge=1)
-    keep: Literal["best", "last"] | None = None
-    train_curve: bool | None = None
-
-    @field_validator("keep", "train_curve")
-    @classmethod
-    def normalize_default(cls, value: str | bool | None) -> str | bool | None:
-        """Store the default as None, so that writing it out keeps the trial's id."""
-        return None if value in ("best", False) else value
+    keep: Annotated[Literal["best", "last"] | None, store_as_none("best")] = None
+    train_curve: Annotated[bool | None, store_as_none(False)] = None
 
 
 class EvaluationConfig(ComponentConfig):
-    """How a trained network is read. What is off leaves no trace in the trial's identity.
+    """How a trained network is evaluated.
 
-    restarts: starts of the k-means behind NMI, AMI and F1, of which the one of least spread counts;
-        time grows with it, and the trial becomes another. None: one start. It steadies little, for
-        of clusterings that are about as tight the tightest need not agree best: over 20 seeds the
-        standard deviation of NMI on 30 classes of typefaces is 0.012 with 1 start, 0.010 with 10.
+    restarts: number of starts of the k-means behind NMI, AMI and F1, of which the one with the
+        smallest objective counts; the time grows with it. None: one start. More starts steady the
+        metrics little, because of clusterings of about equal objective the best need not agree best
+        with the classes: over 20 seeds the standard deviation of NMI on 30 classes of typefaces is
+        0.012 with 1 start, 0.010 with 10.
     """
 
-    restarts: int | None = Field(None, ge=1, le=100)
-
-    @field_validator("restarts")
-    @classmethod
-    def normalize_restarts(cls, value: int | None) -> int | None:
-        """Store the default as None, so that writing it out keeps the trial's id."""
-        return None if value == 1 else value
+    restarts: Annotated[int | None, Field(ge=1, le=100), store_as_none(1)] = None
 
 
 class Trial(ComponentConfig):
-    """One trial, resolved, with any loss and method: `TrialConfig` is one with those there are.
+    """One trial with any loss and method; `TrialConfig` is one with those that are registered.
 
     task: see `trainables/evaluation/tasks.py`. None: retrieval.
     data: the images.
-    loss: what scores and pairs are worth; default: proxy_anchor.
-    method: what is done with features and embeddings around it; default: plain.
+    loss: the loss on scores or pairs; default: proxy_anchor.
+    method: what is done with features and embeddings around the loss; default: plain.
     """
 
-    task: Literal["retrieval", "classification"] | None = None
+    task: Annotated[Literal["retrieval", "classification"] | None, store_as_none("retrieval")] = (
+        None
+    )
     data: DataConfig = DataConfig()
     backbone: BackboneConfig = BackboneConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
@@ -121,9 +118,3 @@ class Trial(ComponentConfig):
     training: TrainingConfig = TrainingConfig()
     selection: SelectionConfig = SelectionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-
-    @field_validator("task", mode="before")
-    @classmethod
-    def normalize_task(cls, value: Any) -> Any:
-        """Store the default as None, so that writing it out keeps the trial's id."""
-        return None if value == "retrieval" else value
