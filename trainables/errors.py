@@ -10,26 +10,25 @@ full disk.
 
 from __future__ import annotations
 
-LONGEST_MESSAGE = 1000  # characters
+MAX_LENGTH = 1000  # of a message, in characters
 
 
 class ConfigError(ValueError):
-    """Invalid input, described by its place and one sentence.
+    """Invalid input, described by its location, the fault and the remedy.
 
     Args:
         path: where the input is: a dotted field (`method.alpha`), an option or a file name.
-        message: one full sentence with the value and the remedy ("--pilot needs --plan.").
+        message: the fault with the value, and the remedy ("5 is not even. Give an even number.").
     """
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
-        self.message = (
-            message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
-        )
+        is_short = len(message) <= MAX_LENGTH
+        self.message = message if is_short else f"{message[:MAX_LENGTH]}…"
         super().__init__(f"{path}: {self.message}")
 
     def move_to(self, path: str) -> ConfigError:
-        """Return the same error for another place."""
+        """Return the same error for another location."""
         return ConfigError(path, self.message)
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str]]:

@@ -46,12 +46,10 @@ class TrialConfig(Trial):
         """Let task, loss and method check that they fit this trial."""
         loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
         get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
-        least = loss_class.batch.per_class
-        if self.training.per_class < least:
-            raise ValueError(
-                f"training.per_class must be at least {least} with loss {self.loss.name}, not "
-                f"{self.training.per_class}"
-            )
+        least, per_class = loss_class.batch.per_class, self.training.per_class
+        if per_class < least:
+            fault = f"training.per_class must be at least {least} with loss {self.loss.name}"
+            raise ValueError(f"{fault}, not {per_class}")
         loss_class.check(self, method_class.describe_traits(self.method))
         method_class.check(self)
         return self
@@ -77,21 +75,18 @@ class TrialConfig(Trial):
     @model_validator(mode="after")
     def check_backbone_options(self) -> TrialConfig:
         """Refuse options that this backbone does not support."""
-        training, backbone, augment = self.training, self.backbone, self.data.augment
+        training, backbone = self.training, self.backbone
         if backbone.mode == "frozen":
-            for name in ("interpolation", "resize", "pad"):
-                if (value := getattr(augment, name)) is not None:
-                    raise ValueError(
-                        f"data.augment.{name}: {value} needs backbone.mode: finetune, because the "
-                        "cached features of a frozen backbone use evaluation crops. Leave it out."
-                    )
-            for name in ("checkpointing", "micro_batch"):
-                if value := getattr(training, name):
-                    raise ConfigError(
-                        f"training.{name}",
-                        f"{value} has no effect with backbone.mode: frozen, whose features are "
-                        "cached. Leave it out.",
-                    )
+            for section, names in (
+                ("data.augment", ("interpolation", "resize", "pad")),
+                ("training", ("checkpointing", "micro_batch")),
+            ):
+                values = self.data.augment if section == "data.augment" else training
+                for name in names:
+                    if value := getattr(values, name):
+                        fault = f"{value} has no effect with backbone.mode: frozen"
+                        remedy = "whose features are cached. Leave it out."
+                        raise ConfigError(f"{section}.{name}", f"{fault}, {remedy}")
         if training.checkpointing:
             check_checkpointing(backbone.name)
         if training.micro_batch:
@@ -101,24 +96,25 @@ class TrialConfig(Trial):
     @model_validator(mode="after")
     def check_roles(self) -> TrialConfig:
         """Refuse options of parameter roles that this trial does not train."""
-        decays, held = self.optimizer.weight_decays, self.schedule.warmup_hold
-        if decays is None and held is None:
+        decays, warmup_hold = self.optimizer.weight_decays, self.schedule.warmup_hold
+        if decays is None and warmup_hold is None:
             return self
         trained = list_trained_roles(self)
         names = ", ".join(trained)
         options = [("optimizer.weight_decays", role) for role in (decays.by_role if decays else ())]
         # a frozen backbone never trains
-        options += [("schedule.warmup_hold", role) for role in held or () if role != "backbone"]
+        options += [
+            ("schedule.warmup_hold", role) for role in warmup_hold or () if role != "backbone"
+        ]
         for option, role in options:
             if role not in trained:
-                raise ValueError(
-                    f"{option} sets {role}, but this trial trains {names}. Leave it out."
-                )
+                fault = f"{option} sets {role}, but this trial trains {names}"
+                raise ValueError(f"{fault}. Leave it out.")
         if not set(trained) - set(self.schedule.held_roles):
-            raise ValueError(
-                f"schedule.warmup_hold: {list(held or ())} holds all that this trial trains "
-                f"({names}). Remove one, or nothing trains in the warm-up."
+            fault = (
+                f"schedule.warmup_hold: {list(warmup_hold or ())} holds all that this trial trains"
             )
+            raise ValueError(f"{fault} ({names}). Remove one, or nothing trains in the warm-up.")
         return self
 
 
@@ -131,17 +127,12 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
         section = values.get(part)
         name = section.get("name") if isinstance(section, Mapping) else None
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name not in registry:
             raise ConfigError(
                 path,
-                f"The recorded configuration has no {part}: the file is damaged. Copy it again, "
-                "or train the trial again with --force.",
-            )
-        if name not in registry:
-            raise ConfigError(
-                path,
-                f"The {part} {name[:100]!r} of this model is not installed: install the package "
-                f"that has it as an entry point of ablate.{registry.name}.",
+                f"The {part} {str(name)[:100]!r} of this model is not installed: install the "
+                f"package that has it as an entry point of ablate.{registry.name}. If there is no "
+                "such package, the file is damaged: copy it again.",
             )
     try:
         return TrialConfig.model_validate(values)

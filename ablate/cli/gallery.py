@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels
+MAX_QUERIES = 500  # on the page
 QUERIES, REFERENCES = 64, 4096  # compared at once
 PARTS = {"train", "val", "test"}
 
@@ -62,17 +63,10 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     return names if len(set(names)) > 1 else None
 
 
-def find_neighbours(
-    model: Model, folder: EmbeddedFolder, n_queries: int, n_neighbours: int
-) -> list[Query]:
-    """Return query pictures with their nearest neighbours by the trial's retrieval score.
-
-    Args:
-        n_queries: largest number of queries; they are evenly spaced in the folder.
-        n_neighbours: largest number of neighbours of each.
-    """
+def find_neighbours(model: Model, folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
+    """Return evenly spaced pictures with their nearest neighbours by the trial's score."""
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
-    evenly_spaced = np.linspace(0, len(paths) - 1, min(n_queries, len(paths))).round().astype(int)
+    evenly_spaced = np.linspace(0, len(paths) - 1, min(MAX_QUERIES, len(paths))).round().astype(int)
     queries = []
     for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
         blocks = torch.split(embeddings, REFERENCES)

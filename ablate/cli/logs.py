@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections import deque
 from io import TextIOWrapper
 
 from ablate.cli.locate import find_trial, locate_ledger
-from ablate.cli.options import add_out, parse_positive
+from ablate.cli.options import add_out
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text
 from trainables.core.trial_folder import TRIALS, TrialFolder
@@ -16,14 +15,11 @@ from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
 FOLLOW_SECONDS = 0.5
-MAX_LINE_LENGTH = 2**16  # characters; a longer line counts as several
+PIECE = 2**16  # characters printed at once
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("trial", metavar="TRIAL", help="The trial id or its beginning.")
-    command.add_argument(
-        "--lines", type=parse_positive, metavar="N", help="Print only the last N lines."
-    )
     command.add_argument(
         "--follow", action="store_true", help="Follow the log until the trial ends."
     )
@@ -46,17 +42,16 @@ def run(args: argparse.Namespace) -> int:
             fault = f"it cannot be read ({error.strerror}). Change its permissions."
             raise ConfigError(str(path), fault) from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
-            last_line, n_lines = "\n", args.lines
+            ends_line = True
             while True:
-                # the status is read before the log, so that the last lines are printed, too
+                # the status is read before the log, so that the end of the log is printed, too
                 is_running = (records.get_trial(trial_id) or {}).get("status") == "running"
-                lines = iter(lambda: text.readline(MAX_LINE_LENGTH), "")
-                for last_line in deque(lines, n_lines) if n_lines else lines:
-                    print_text(last_line, end="", flush=True)
+                for piece in iter(lambda: text.read(PIECE), ""):
+                    print_text(piece, end="", flush=True)
+                    ends_line = piece.endswith("\n")
                 if not (args.follow and is_running):
                     break
-                n_lines = None
                 time.sleep(FOLLOW_SECONDS)
-            if not last_line.endswith("\n"):
+            if not ends_line:
                 print_text("")
     return 0

@@ -12,8 +12,8 @@ from trainables.machine.texts import expand_user_path
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Write a web page of pictures with their nearest neighbours in the folder. If "
-        "its subfolders are classes, pictures of the same class are framed."
+        "Write a web page of at most 500 pictures of a folder, evenly spaced, with their nearest "
+        "neighbours. If its subfolders are classes, pictures of the same class are framed."
     )
     add_model(command)
     command.add_argument(
@@ -28,13 +28,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default=8,
         metavar="K",
         help="The number of neighbours of each picture (default: 8).",
-    )
-    command.add_argument(
-        "--queries",
-        type=parse_positive,
-        default=500,
-        metavar="N",
-        help="The number of query pictures, evenly spaced in the folder (default: 500).",
     )
 
 
@@ -56,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if size < 2:
         fault = f"only {size} picture can be read. Name a folder with two pictures or more."
         raise ConfigError("FOLDER", fault)
-    queries = find_neighbours(model, folder, args.queries, args.nearest)
+    queries = find_neighbours(model, folder, args.nearest)
     with explain_write_errors(to, "--to"):
         write_gallery(to, root, queries)
     print_text(f"{len(queries)} of {size} pictures with their nearest")

@@ -143,8 +143,8 @@ def test_trials_and_their_logs(
     assert command(tmp_path, "logs", trial) == 0
     log = capsys.readouterr().out.splitlines()
     assert "begins (train)" in log[0] and "the loss is not finite" in log[-1]
-    assert command(tmp_path, "logs", trial, "--lines", "1", "--follow") == 0
-    assert capsys.readouterr().out.splitlines() == log[-1:]
+    assert command(tmp_path, "logs", trial, "--follow") == 0
+    assert capsys.readouterr().out.splitlines() == log
     (tmp_path / "trials" / trial / "trial.log").unlink()
     assert command(tmp_path, "logs", trial) == 2
     assert "the trial is failed and has no log" in capsys.readouterr().err
