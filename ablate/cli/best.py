@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out
+from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best
@@ -18,9 +18,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "comments have the metrics, the path of the model and useful commands. The "
         "best cell has the best mean of the study's objective."
     )
-    command.add_argument(
-        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
-    )
+    add_sweep_name(command)
     command.add_argument(
         "study",
         nargs="?",

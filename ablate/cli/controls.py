@@ -58,9 +58,7 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
     """Build a spec that compares the plain loss with itself and with rows of known effects.
 
     Args:
-        name: name of the original spec.
-        trial: its partial trial; the method is replaced by the plain loss.
-        objective: its objective.
+        name, trial, objective: those of the original spec; `trial` may be partial.
     """
     from trainables.trial import TrialConfig
 

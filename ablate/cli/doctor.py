@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_checks(out: Path) -> Iterator[Finding]:
+    """Yield the finding of each check of the machine and of an output folder."""
     yield Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11")
     for name in PACKAGES:
         try:
@@ -85,8 +86,7 @@ def check_torch() -> Finding:
     if names := process.stdout.strip():
         return Finding(True, f"GPU: {names}")
     if shutil.which("nvidia-smi"):
-        fault = "nvidia-smi exists, but torch sees no GPU"
-        return Finding(False, f"{fault}: reinstall torch with CUDA, or the driver")
+        return Finding(False, "torch sees no GPU: reinstall torch with CUDA, or the driver")
     return Finding(True, "no GPU: trials run on the CPU")
 
 

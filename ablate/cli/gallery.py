@@ -30,13 +30,7 @@ PARTS = {"train", "val", "test"}
 
 
 class Neighbour(NamedTuple):
-    """A neighbour of a query.
-
-    Attributes:
-        path: path of the picture below the folder.
-        score: similarity to the query, larger is closer.
-        same_class: whether it has the query's class; None if the folder has no classes.
-    """
+    """A neighbour of a query; a larger score is closer. `same_class` is None without classes."""
 
     path: Path
     score: float

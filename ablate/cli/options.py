@@ -27,6 +27,12 @@ def add_out(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sweep_name(command: argparse.ArgumentParser, default: str = "the latest one") -> None:
+    """Add the name of a recorded sweep."""
+    text = f"The sweep, by id or name (default: {default})."
+    command.add_argument("sweep", nargs="?", help=text)
+
+
 def add_tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--tracking-uri",

@@ -27,13 +27,9 @@ BATCH = 64  # pictures embedded at once
 
 
 class EmbeddedFolder(NamedTuple):
-    """Hold the embeddings of all pictures of a folder that can be read.
+    """Hold the pictures `paths` below `root` that can be read, and their embeddings [N, E] float32.
 
-    Attributes:
-        root: the folder.
-        paths: paths of the pictures below `root`, sorted.
-        embeddings: [N, E] float32 on the CPU.
-        n_unreadable: number of pictures that cannot be read.
+    `n_unreadable` pictures cannot be read.
     """
 
     root: Path

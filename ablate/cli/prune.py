@@ -13,7 +13,7 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out
+from ablate.cli.options import add_out, add_sweep_name
 from ablate.engine.driver_status import list_drivers
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
@@ -39,7 +39,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "running and resumable trials, the weights of each study's best cell at all "
         "its seeds, and the weights of unfinished sweeps."
     )
-    command.add_argument("sweep", nargs="?", help="The sweep, by id or name (default: all trials).")
+    add_sweep_name(command, "all trials")
     command.add_argument(
         "--yes", action="store_true", help="Remove the files instead of listing them."
     )

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out, add_tracking
+from ablate.cli.options import add_out, add_sweep_name, add_tracking
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.tracking.store import Store
 from ablate.values.terminal import print_text
@@ -14,9 +14,7 @@ from reports.uri import find_server_address
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
-    )
+    add_sweep_name(command)
     add_tracking(command)
     add_out(command)
 
@@ -36,14 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str) -> None:
-    """Print a report's text, and where its files and the sweep's runs in MLflow are.
-
-    Args:
-        text: the report's tables as text.
-        paths: its files by name.
-        store: URI of the MLflow store.
-        trials_page: path of the sweep's page on an MLflow server.
-    """
+    """Print a report's text, the paths of its files, and where MLflow shows the sweep's trials."""
     if text:
         print_text(f"\n{text}\n")
     if "page" in paths:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import EXIT_CODES, add_sweep, build_options
-from ablate.cli.preflight import check_machine
 from ablate.tracking.store import format_command_line
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ablate.engine.settings import Outcome
 
 MAX_REASONS = 5  # of failures, printed at the end of a run
+# Measured with torch 2.x built for CUDA and two workers: 3 GB fails while libraries are loaded; at
+# 4 GB plans work and Ray's workers are killed; at 8 GB a sweep runs.
+PLAN_GIB, RUN_GIB = 3.5, 7.0
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -80,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)
-    check_machine(runs_ray=not args.plan and args.cell is None)
+    check_address_space(runs_ray=not args.plan and args.cell is None)
     from ablate import api
 
     options = build_options(args)
@@ -121,6 +124,19 @@ def run(args: argparse.Namespace) -> int:
             error=True,
         )
     return outcome.code
+
+
+def check_address_space(*, runs_ray: bool) -> None:
+    """Raise ConfigError if `ulimit -v` leaves too little memory for torch, or for Ray."""
+    needed = RUN_GIB if runs_ray else PLAN_GIB
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < needed * 2**30:
+        raise ConfigError(
+            "ulimit -v",
+            f"the address space is limited to {limit / 2**30:.1f} GiB, and the libraries map at "
+            f"least {needed:g} GiB. Run `ulimit -v unlimited` first, or ask for more memory in the "
+            "job's script.",
+        )
 
 
 def describe_ending(outcome: Outcome, out: Path) -> str:

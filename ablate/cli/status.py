@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out
+from ablate.cli.options import add_out, add_sweep_name
 from ablate.engine.driver_status import (
     DriverStatus,
     StudyRow,
@@ -31,11 +31,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "Show what runs in an output folder. Works from any shell or machine that can "
         "read the folder, and does not disturb the run."
     )
-    command.add_argument(
-        "sweep",
-        nargs="?",
-        help="The sweep, by id or name (default: all running sweeps, or the latest one).",
-    )
+    add_sweep_name(command, "all running sweeps, or the latest one")
     command.add_argument("--json", action="store_true", help="Print everything as JSON.")
     add_out(command)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from ablate.cli.options import add_out, parse_duration
+from ablate.cli.options import add_out, add_sweep_name, parse_duration
 from ablate.cli.status import describe_process
 from ablate.engine.driver_status import DriverStatus, list_drivers, resolve_output_folder
 from ablate.values.terminal import print_text
@@ -22,9 +22,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.epilog = (
         "Exit codes: 0 the runs have ended; 1 they have not ended within --wait; 2 nothing runs."
     )
-    command.add_argument(
-        "sweep", nargs="?", help="The sweep, by id or name (default: all sweeps in the folder)."
-    )
+    add_sweep_name(command, "all sweeps in the folder")
     command.add_argument(
         "--wait",
         default="2m",

@@ -6,7 +6,7 @@ import argparse
 from math import inf
 
 from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out
+from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics
@@ -18,9 +18,7 @@ from trainables.errors import ConfigError
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "sweep", nargs="?", help="The sweep, by id or name (default: the latest one)."
-    )
+    add_sweep_name(command)
     states = ("running", "done", "failed", "partial", "interrupted")
     command.add_argument(
         "--status", choices=states, help="Show only trials with this status, for example failed."

@@ -17,6 +17,7 @@ Packages outside this one join through the entry-point group `ablate.<registry n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, reduce
 from importlib import import_module
@@ -24,7 +25,7 @@ from importlib.metadata import entry_points
 from operator import or_
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -51,29 +52,19 @@ class Strict(BaseModel):
         """Refuse booleans in number fields, because `epochs: true` would mean 1."""
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
-            if any(isinstance(item, bool) for item in values) and key in _list_numeric_fields(cls):
+            if any(isinstance(item, bool) for item in values) and _is_number_field(cls, key):
                 text = str(value).lower() if isinstance(value, bool) else "true or false in it"
                 raise ConfigError(str(key), f"it must be a number, not {text}. Write it in digits.")
         return data
 
 
-@cache
-def _list_numeric_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Return the fields that take numbers and no booleans."""
-    leaves = {
-        info.alias or name: set(_iterate_leaf_types(info.annotation))
-        for name, info in model.model_fields.items()
-    }
-    return frozenset(
-        name for name, kinds in leaves.items() if kinds & {int, float} and not kinds & {bool, Any}
-    )
-
-
-def _iterate_leaf_types(annotation: Any) -> Iterator[Any]:
-    for inner in (inners := get_args(annotation)):
-        yield from _iterate_leaf_types(inner)
-    if not inners:
-        yield annotation
+def _is_number_field(model: type[BaseModel], key: str) -> bool:
+    """Return whether a field takes numbers and no booleans."""
+    for name, info in model.model_fields.items():
+        if key == (info.alias or name):
+            types = set(re.findall(r"\w+", str(info.annotation)))
+            return bool(types & {"int", "float"}) and not types & {"bool", "Any"}
+    return False
 
 
 class ComponentConfig(Strict):
@@ -110,7 +101,7 @@ class Registry(Generic[T]):
     of `ablate.<name>` is a module that calls `register`, or an object that `adapt` converts.
 
     Args:
-        name: of the registry.
+        name: name of the registry.
         modules: modules and packages with the registry's own components.
         adapt: converts (name of an entry point, its object) to a component.
     """
@@ -130,15 +121,14 @@ class Registry(Generic[T]):
             other = self._components.get(name)
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
-                message = f"{self.name}: {name!r} is registered twice, by {modules}; rename one"
-                raise ValueError(message)
+                fault = f"{self.name}: {name!r} is registered twice, by {modules}"
+                raise ValueError(f"{fault}. Rename one.")
             # `REMOVED_HOOKS` of the base class maps removed hooks to their successors
-            removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
-            for hook, successor in removed.items():
+            for hook, successor in getattr(component, "REMOVED_HOOKS", {}).items():
                 if hasattr(component, hook):
-                    text = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0: define "
-                    text += f"{successor} instead"
-                    raise ConfigError(".".join(_find_origin(component)), text)
+                    fault = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0"
+                    remedy = f"Define {successor} instead."
+                    raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
             self._components[name] = component
             return component
 

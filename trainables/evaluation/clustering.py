@@ -26,7 +26,6 @@ from trainables.machine.kernels import onednn_product, uses_onednn
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache
 DISTANCE_BYTES_GPU = 512 * 2**20
-OBJECTIVE_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -139,12 +138,8 @@ def kmeans(
 ) -> Tensor:
     """Cluster float32 rows [N, E] into k ≤ N clusters; return the cluster of each row, [N] int64.
 
-    Args:
-        rows: [N, E].
-        k: number of clusters.
-        seed: seed of all starts.
-        iterations: largest number of Lloyd iterations of a start.
-        restarts: number of starts; the first one with the smallest objective is returned.
+    Of several starts the first one with the smallest objective is returned. `iterations` limits
+    the iterations of one start.
     """
     generator = torch.Generator().manual_seed(seed)
     best, lowest = None, math.inf
@@ -226,10 +221,6 @@ def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
 
 
 def compute_objective(rows: Tensor, clusters: Tensor, k: int) -> float:
-    """Return Σ ‖row − mean of its cluster‖² in float64, computed in blocks."""
-    centres, total = compute_cluster_means(rows, clusters, k), 0.0
-    for block, indices in zip(
-        torch.split(rows, OBJECTIVE_ROWS), torch.split(clusters, OBJECTIVE_ROWS), strict=True
-    ):
-        total += float((block - centres[indices]).double().square().sum())
-    return total
+    """Return Σ ‖row − mean of its cluster‖² in float64."""
+    centres = compute_cluster_means(rows, clusters, k)
+    return float((rows - centres[clusters]).double().square().sum())

@@ -114,7 +114,7 @@ def test_accuracy_equals_scikit_learn_and_counts_ties_by_index() -> None:
         logits[:6], torch.arange(6), score="dot", metrics=names, logits=torch.zeros(6, 6)
     )
     assert tied == {"top_1_accuracy": pytest.approx(1 / 6), "top_5_accuracy": pytest.approx(5 / 6)}
-    with pytest.raises(ConfigError, match="columns of the logits"):
+    with pytest.raises(ConfigError, match="the logits have 9 columns"):
         evaluate_embeddings(logits, y + 1, score="dot", metrics=names, logits=logits)
     with pytest.raises(TrialFailure, match="logit"):
         evaluate_embeddings(logits, y, score="dot", metrics=names, logits=logits * torch.nan)
