@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.cli.options import add_out, add_spec, build_options
-from ablate.cli.run import check_address_space
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
@@ -54,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     to, loaded = expand_user_path(args.to, "--to"), read_spec(args.spec)
-    check_address_space(runs_ray=False)
     from ablate import api
     from ablate.batch import export_cells
     from ablate.cli.locate import explain_write_errors

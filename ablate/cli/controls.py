@@ -25,12 +25,9 @@ SHIFTS = (1000, 2000)  # first seeds of the rows that repeat the plain loss
 def add_arguments(command: argparse.ArgumentParser) -> None:
     running.add_arguments(command)
     command.description = (
-        "Write and run a spec of controls around the trial of SPEC: rows that must "
-        "equal its plain loss, and rows with known effects. The first line of the "
-        "report counts both."
-    )
-    command.add_argument(
-        "--to", metavar="FILE", help="The spec to write (default: controls_NAME.yaml)."
+        "Write and run a spec controls_NAME.yaml of controls around the trial of SPEC: rows that "
+        "must equal its plain loss, and rows with known effects. The first line of the report "
+        "counts both."
     )
 
 
@@ -40,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)
-    to = check_new_file(args.to or f"controls_{loaded.spec.name}.yaml", "--to")
+    to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
     trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))
     document = build_controls(loaded.spec.name, trial, plan.spec.objective)

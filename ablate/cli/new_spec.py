@@ -93,7 +93,6 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     if (count := count_classes(config, locate_default_cache())) is not None:
         classes = min(classes, count_split_classes(count, config.split)[0])
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
-    file = shlex.quote(str(path))
     template = jinja2.Template(
         (FOLDER / "spec.yaml.j2").read_text(),
         trim_blocks=True,
@@ -106,10 +105,8 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         backbone=args.backbone,
         goal=goal,
         name=_to_flow_yaml(name),
-        plan=f"ablate run {file} --plan",
-        run=f"ablate run {file}",
-        report=f"ablate report {name}",
-        headline=f"{headline}.",
+        file=shlex.quote(str(path)),
+        headline=headline,
         weights=_choose_weights(args.backbone),
         data_section=_to_flow_yaml(data | {"image_size": 128}),
         method_section=_to_flow_yaml({"name": method} | options),

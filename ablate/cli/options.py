@@ -37,10 +37,7 @@ def add_tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--tracking-uri",
         metavar="URI",
-        help=(
-            "The MLflow store (default: SQLite in --out). Give env:NAME to read the URI "
-            "from an environment variable, which keeps a password out of the process list."
-        ),
+        help="The MLflow store (default: SQLite in --out), or env:NAME to hide a password.",
     )
 
 
@@ -48,10 +45,7 @@ def add_allow_partial(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-partial",
         action="store_true",
-        help=(
-            "Accept a data set with missing images. It counts as another data set, with "
-            "trials of its own."
-        ),
+        help="Accept a data set with missing images. It counts as another data set.",
     )
 
 
@@ -83,17 +77,12 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "spec", metavar="SPEC", nargs="?" if optional else None, help="The YAML file of the sweep."
     )
     command.add_argument(
-        "--dataset",
-        metavar="NAME",
-        help="A data set from `ablate data list`, for example cub200 or folder.",
+        "--dataset", metavar="NAME", help="A data set from `ablate data list`, as cub200 or folder."
     )
     command.add_argument(
         "--data-root",
         metavar="DIR",
-        help=(
-            "The folder of the data set. Without a data set in --dataset or the spec, a "
-            "folder with one folder for each class."
-        ),
+        help="The folder of the data set; if none is named, a folder of class folders.",
     )
     add_allow_partial(command)
     command.add_argument(
@@ -121,10 +110,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--same-code",
         action="store_true",
-        help=(
-            "Confirm that changed source code gives the same numbers, so that known "
-            "results at the same REVISION are reused from now on."
-        ),
+        help="Confirm that changed source code gives the same numbers, and reuse known results.",
     )
 
 
@@ -134,15 +120,10 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     command.add_argument(
         "--pilot",
         action="store_true",
-        help=(
-            "With --plan: run a few steps of each kind of new trial to estimate time and "
-            "memory, and to find faults that would end a trial at its start."
-        ),
+        help="With --plan: estimate time and memory, and find faults, by steps of new trials.",
     )
     command.add_argument(
-        "--address",
-        metavar="ADDRESS",
-        help="The address of a Ray cluster; `auto` finds a running one.",
+        "--address", metavar="ADDRESS", help="A Ray cluster's address; `auto` finds a running one."
     )
     add_tracking(command)
     add_out(command)

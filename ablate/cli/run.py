@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from ablate.engine.settings import Outcome
 
 MAX_REASONS = 5  # of failures, printed at the end of a run
-# Measured with torch 2.x built for CUDA and two workers: 3 GB fails while libraries are loaded; at
-# 4 GB plans work and Ray's workers are killed; at 8 GB a sweep runs.
-PLAN_GIB, RUN_GIB = 3.5, 7.0
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -46,10 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--checkpoint-seconds",
         metavar="TIME",
-        help=(
-            "The least time between two checkpoints of a trial; 0 saves one after each "
-            "epoch (default: 10)."
-        ),
+        help="The least time between two checkpoints of a trial (default: 10); 0: each epoch.",
     )
     command.add_argument(
         "--stuck-after",
@@ -83,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec)
-    check_address_space(runs_ray=not args.plan and args.cell is None)
     from ablate import api
 
     options = build_options(args)
@@ -124,19 +116,6 @@ def run(args: argparse.Namespace) -> int:
             error=True,
         )
     return outcome.code
-
-
-def check_address_space(*, runs_ray: bool) -> None:
-    """Raise ConfigError if `ulimit -v` leaves too little memory for torch, or for Ray."""
-    needed = RUN_GIB if runs_ray else PLAN_GIB
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < needed * 2**30:
-        raise ConfigError(
-            "ulimit -v",
-            f"the address space is limited to {limit / 2**30:.1f} GiB, and the libraries map at "
-            f"least {needed:g} GiB. Run `ulimit -v unlimited` first, or ask for more memory in the "
-            "job's script.",
-        )
 
 
 def describe_ending(outcome: Outcome, out: Path) -> str:

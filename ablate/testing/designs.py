@@ -24,11 +24,9 @@ from trainables.errors import ConfigError
 
 
 def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
-    """Run all checks of a design; return the study as it was read.
+    """Run all checks of a design, given a study; return the study as it was read.
 
-    Args:
-        study: the study as in a spec.
-        spec: other keys of the spec, for example `trial={"method": {"name": "ddml"}}`.
+    `spec` are other keys of the spec, for example `trial={"method": {"name": "ddml"}}`.
     """
     plan = _build_plan(study, **spec)
     design, again = plan.spec.studies["studied"], _build_plan(study, **spec).spec.studies["studied"]

@@ -36,20 +36,12 @@ NUMBERS: dict[str, Any] = {path: SPACE[path] for path in ("x", "y", "n")}
 KEY = "0123456789abcdef"
 
 
-def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: int = 12) -> None:
-    """Run all checks of a sampler.
-
-    Args:
-        sampler: its name.
-        space: the space to sample. Default: `SPACE`, or its numeric axes if the sampler refuses it.
-        proposals: number of proposals to make.
-    """
-    # build a search
+def check(sampler: str, *, proposals: int = 12) -> None:
+    """Run all checks of a sampler on a number of proposals."""
+    # build a search, without choices and conditions if the sampler refuses them
     try:
-        study = _build_search(sampler, SPACE if space is None else space)
-    except (ValueError, ConfigError):  # refuses choices or conditions
-        if space is not None:
-            raise
+        study = _build_search(sampler, SPACE)
+    except (ValueError, ConfigError):
         study = _build_search(sampler, NUMBERS)
     # make proposals, of which one fails and the last ones run
     earlier: list[ObservedTrial] = []
@@ -79,9 +71,8 @@ def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
     for path, value in params.items():
         axis = space[path]
         if axis.choice is not None:
-            assert to_canonical_json(value) in map(to_canonical_json, axis.choice), (
-                f"{path}: {value!r}"
-            )
+            choices = [to_canonical_json(choice) for choice in axis.choice]
+            assert to_canonical_json(value) in choices, f"{path}: {value!r} is no choice"
             continue
         assert axis.low is not None and axis.high is not None
         assert axis.low <= value <= axis.high, f"{path}: {value!r} is outside the axis"

@@ -8,11 +8,8 @@ from typing import NamedTuple
 class MetricName(NamedTuple):
     """Name a metric of a split, as in `val/map_at_r`.
 
-    Attributes:
-        split: "val", "test", "train" or "ensemble"; in the log of an epoch also "observed" and
-            others.
-        metric: name of the metric, in the log of an epoch possibly with further slashes; empty
-            for a name without a slash.
+    Splits are "val", "test", "train" and "ensemble", in the log of an epoch also others. `metric`
+    may contain further slashes there; it is empty for a name without a slash.
     """
 
     split: str

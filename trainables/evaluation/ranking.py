@@ -40,8 +40,9 @@ def find_places(
     Args:
         rows: [N, E].
         labels: [N] int64, 0 ≤ label < N.
-        cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others.
-        score: score of queries and references.
+        cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others,
+            of which duplicates stay.
+        score: (q[B, E], r[R, E]) → [B, R], larger is closer.
         metrics: metrics that decide the depth.
     """
 
@@ -79,13 +80,8 @@ def sort_nearest(
 ) -> Iterator[PositiveRanks]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 
-    Args:
-        rows: [N, E].
-        labels: [N] int64, 0 ≤ label < N.
-        cut: rows[:cut] are queries and rows[cut:] references; None: each item queries all others.
-            Duplicates of a query stay.
-        score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
-        limit: positives [B] int64 → the last place that a metric needs, [B]; K is the largest.
+    Scores (q[B, E], r[R, E]) → [B, R] are compared as float32. K is the largest place that a metric
+    needs by `limit`, positives [B] int64 → [B]. For the other arguments see `find_places`.
     """
     queries, query_labels = rows[:cut], labels[:cut]
     references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])

@@ -70,26 +70,16 @@ class Task:
     def read(
         self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        """Evaluate a split and return its metrics by name.
+        """Evaluate a split from the answers [N, A] of its images, and return its metrics by name.
 
-        Args:
-            network: the evaluated network.
-            answers: [N, A], outputs of `compute_answers` for the images of `subset`, in order.
-            subset: the split.
-            **options: options of `evaluate_embeddings`.
+        For `options` see `evaluate_embeddings`.
         """
         return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         """Refuse settings that the task cannot use.
 
-        Args:
-            trial: the trial's configuration.
-            loss: whether the trial's loss can classify.
-            method: whether the trial's method can classify.
-
-        Raises:
-            ConfigError: with the setting and the remedy.
+        `loss` and `method` say whether the trial's loss and method can classify.
         """
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"

@@ -24,10 +24,22 @@ def trial(**sections: Any) -> TrialConfig:
     [
         (OptimizerConfig, {"nesterov": True}, "adamw with a momentum of 0.9 does not use it"),
         (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: it excludes"),
-        (ScheduleConfig, {"name": "step", "milestones": [2]}, r"\[2\] do not fit schedule.name: step"),
+        (
+            ScheduleConfig,
+            {"name": "step", "milestones": [2]},
+            r"\[2\] do not fit schedule.name: step",
+        ),
         (ScheduleConfig, {**MULTI, "milestones": [5, 2]}, r"\[5, 2\] do not rise"),
-        (ScheduleConfig, {"name": "cosine", "counted_from": "start"}, "counted_from: cosine does not use it"),
-        (ScheduleConfig, {"warmup_hold": ["backbone", "head"]}, r"head\] has no effect without a warm-up"),
+        (
+            ScheduleConfig,
+            {"name": "cosine", "counted_from": "start"},
+            "counted_from: cosine does not use it",
+        ),
+        (
+            ScheduleConfig,
+            {"warmup_hold": ["backbone", "head"]},
+            r"head\] has no effect without a warm-up",
+        ),
     ],
 )
 def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words: str) -> None:
