@@ -93,11 +93,7 @@ def _read_listing(
 
 
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image again, and print all faults; return 1 if there are any.
-
-    Raises:
-        ConfigError: there is no such data set, or it is not on this machine.
-    """
+    """Read and hash every image again, and print all faults; return 1 if there are any."""
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
         raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")

@@ -87,11 +87,7 @@ def count_hits(queries: Sequence[Query]) -> int | None:
 
 
 def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
-    """Write the web page of queries and its thumbnails to a new folder.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the web page of queries and its thumbnails to a new folder."""
 
     def shrink(picture: Picture) -> Image.Image:
         image = Image.fromarray(decode_picture(picture, None))

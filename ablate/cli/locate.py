@@ -23,11 +23,7 @@ def locate_ledger(out: str) -> Path:
 
 
 def find_trial(records: Records, prefix: str | None) -> str:
-    """Return the trial whose id begins with `prefix`; of several seeds the first.
-
-    Raises:
-        ConfigError: there is no such trial, or trials of several configurations.
-    """
+    """Return the trial whose id begins with `prefix`; of several seeds the first."""
     ids = queries.find_trials_by_prefix(records, prefix) if prefix else []
     if not ids:
         fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists them."

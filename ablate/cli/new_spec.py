@@ -46,11 +46,7 @@ TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 
 def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
-    """Write the spec that the options describe.
-
-    Raises:
-        ConfigError: it cannot be planned; nothing is written then.
-    """
+    """Write the spec that the options describe."""
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
         fault = f"{name!r} must be of the letters a to z, digits, _ . and -. Take one as my-first."
@@ -75,12 +71,7 @@ def _check_name(option: str, name: str, names: Iterable[str], fault: str = "not 
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
-    """Return the text of the spec.
-
-    Raises:
-        ConfigError: the method does not fit the goal, nobody offers the backbone's weights, or the
-            data set is not on this machine or has too few classes.
-    """
+    """Return the text of the spec."""
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
     options, terms = tuning.get("given", {}), tuning.get("terms", {})

@@ -39,11 +39,7 @@ class EmbeddedFolder(NamedTuple):
 
 
 def load_model(model: str, device: str) -> Model:
-    """Load a model from an export or a trial's folder, fetching it from storage if needed.
-
-    Raises:
-        ConfigError: there is no export, or the storage does not answer; as `trainables.load`.
-    """
+    """Load a model from an export or a trial's folder, fetching it from storage if needed."""
     path = expand_user_path(model, "MODEL")
     path = path / EXPORT if path.is_dir() else path
     folder = path.parent
@@ -60,9 +56,6 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     """Embed the pictures `paths` below `root` with the preprocessing of the trial's evaluation.
 
     Pictures that cannot be read are skipped and printed on standard error with the reason.
-
-    Raises:
-        ConfigError: no picture can be read.
     """
     data = model.config.data
     short_side = None if data.drawings else data.stored_short_side

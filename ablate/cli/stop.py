@@ -33,11 +33,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop the running drivers of a sweep or of all sweeps; return 1 if one has not ended in time.
-
-    Raises:
-        ConfigError: no driver runs, or the folder cannot be written.
-    """
+    """Stop the running drivers of a sweep or of all sweeps; return 1 if one has not ended in time."""
     deadline = time.monotonic() + parse_duration(args.wait, "--wait")
     drivers = [
         driver

@@ -96,6 +96,7 @@ def build_plain_method(loss: Component, classes: int = C) -> Method:
 def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
     """Check that value and gradients of a batch are finite, unless the loss refuses the batch."""
     x = x.detach().requires_grad_()
+    method.zero_grad()
     try:
         value = method.metric(x, labels, streams.create_generator(0, "loss"))
     except ConfigError:

@@ -99,11 +99,8 @@ def check_finite(
 ) -> None:
     """Check that the loss and all gradients of a batch of random features are finite.
 
-    Args:
-        batch: an even number of images.
-        scale: scale of the features.
-        equal: whether all features are equal.
-        low_precision: whether features are rounded to bfloat16.
+    `batch` is an even number of images. `equal` makes all features equal, and `low_precision`
+    rounds them to bfloat16.
     """
     network, x = build_seeded_method(method, loss), scale * draw_features(batch)
     x = x[:1].expand(batch, -1) if equal else x

@@ -206,7 +206,13 @@ def count_places(
     rows, tile_score = score.prepare(embeddings[order]), PlainScore(score.kind)
     members = torch.bincount(labels)
     sizes, ends = members[labels[order]], members.cumsum(0)[labels[order]]
-    groups = [slice(*borders) for borders in split_class_groups(ends)]
+    groups: list[slice] = []
+    borders, first = torch.unique(ends), 0
+    while first < len(rows):
+        next_borders = borders[borders > first]
+        n_classes = max(1, int((next_borders <= first + GROUP).sum()))
+        groups.append(slice(first, int(next_borders[n_classes - 1])))
+        first = groups[-1].stop
     # make counters of all positives
     positives = sizes - 1
     n_items, n_positives = len(rows), int(positives.sum())
@@ -260,21 +266,3 @@ def _share_rows(
         return [function(tile, *arguments, parts[0])]
     futures = [pool.submit(function, tile, *arguments, part) for part in parts]
     return [future.result() for future in futures]
-
-
-def split_class_groups(ends: Tensor) -> list[tuple[int, int]]:
-    """Cut sorted items into groups of complete classes with at most `GROUP` items.
-
-    Args:
-        ends: [N] the end of each item's class.
-
-    Returns:
-        (first, last + 1) of each group.
-    """
-    groups, first = [], 0
-    borders = torch.unique(ends).tolist()
-    for border, next_border in zip(borders, [*borders[1:], None], strict=True):
-        if next_border is None or next_border - first > GROUP:
-            groups.append((first, border))
-            first = border
-    return groups
