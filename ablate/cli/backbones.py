@@ -7,12 +7,8 @@ import argparse
 from ablate.values.terminal import print_text
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "List the papers' backbones, whether their weights are on this machine, and "
-        "which weights file a model needs that timm does not offer. A plan checks the "
-        "file that a spec names."
-    )
+def add_arguments(_: argparse.ArgumentParser) -> None:
+    """Add nothing: the command has no arguments."""
 
 
 def run(_: argparse.Namespace) -> int:

@@ -13,16 +13,9 @@ from ablate.values.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Print the best configuration of a study as a spec for `ablate run`. Its "
-        "comments have the metrics, the path of the model and useful commands. The "
-        "best cell has the best mean of the study's objective."
-    )
     add_sweep_name(command)
     command.add_argument(
-        "study",
-        nargs="?",
-        help="The study (default: all studies, compared by the sweep's objective).",
+        "study", nargs="?", help="The study (default: all, compared by the sweep's objective)."
     )
     add_out(command)
 

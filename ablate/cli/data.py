@@ -11,9 +11,8 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "List or check data sets. They are found by their usual names in the folders "
-        "of $ABLATE_DATA. On a cluster each node has its own copy, and a trial fails "
-        "at once if it differs from the driver's."
+        "List or check data sets, which are found by their usual names in the folders of "
+        "$ABLATE_DATA. On a cluster each node must have the driver's data sets."
     )
     command.add_argument(
         "action",

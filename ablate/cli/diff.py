@@ -20,10 +20,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--other",
         metavar="STORE",
-        help=(
-            "Where the second sweep is stored: an output folder, an MLflow URI or env:NAME "
-            "(default: the store of the first sweep)."
-        ),
+        help="The second sweep's store if it is another: a folder, an MLflow URI or env:NAME.",
     )
     add_tracking(command)
     add_out(command)

@@ -14,9 +14,8 @@ from trainables.machine.texts import expand_user_path
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Embed the pictures of a folder and its subfolders with the preprocessing of "
-        "the trial's evaluation. The file has the arrays `embeddings`, `paths` and `about`, "
-        "which is JSON on the model. Pictures that cannot be read are named and skipped."
+        "Embed the pictures of a folder and its subfolders as in the trial's evaluation. The file "
+        "has the arrays `embeddings`, `paths` and `about`, which is JSON on the model."
     )
     add_model(command)
     command.add_argument(

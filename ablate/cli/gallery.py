@@ -66,16 +66,12 @@ def find_neighbours(model: Model, folder: EmbeddedFolder, n_neighbours: int) -> 
         blocks = torch.split(embeddings, REFERENCES)
         scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
         scores[torch.arange(len(rows)), rows] = -torch.inf  # leave the query itself out
-        nearest = scores.topk(min(n_neighbours, len(paths) - 1))
-        for row, row_scores, columns in zip(
-            rows.tolist(), nearest.values.tolist(), nearest.indices.tolist(), strict=True
-        ):
-            neighbours = [
-                Neighbour(
-                    paths[column], score, classes[column] == classes[row] if classes else None
-                )
-                for column, score in zip(columns, row_scores, strict=True)
-            ]
+        values, columns = scores.topk(min(n_neighbours, len(paths) - 1))
+        for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
+            neighbours = []
+            for value, column in zip(row_values.tolist(), row_columns.tolist(), strict=True):
+                same_class = None if classes is None else classes[column] == classes[row]
+                neighbours.append(Neighbour(paths[column], value, same_class))
             queries.append(Query(paths[row], neighbours))
     return queries
 

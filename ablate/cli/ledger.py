@@ -21,20 +21,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=("ls", "show", "export", "replay", "import"),
         default="ls",
-        help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints everything "
-        "about a trial as JSON; `export [SWEEP]` writes a row for each trial and cell; `replay "
-        "[SWEEP]` writes to MLflow what it lacks (while no run is active); `import DIR` records "
-        "the results of a batch (`ablate cells`).",
+        help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints a trial as "
+        "JSON; `export [SWEEP]` prints a row for each trial and cell as CSV; `replay [SWEEP]` "
+        "writes to MLflow what it lacks (while no run is active); `import DIR` records the "
+        "results of a batch (`ablate cells`).",
     )
     command.add_argument(
-        "--to",
-        metavar="FILE",
-        help="For `export`: a .csv, .jsonl or .parquet file (default: print CSV).",
+        "--to", metavar="FILE", help="For `export`: a .csv, .jsonl or .parquet file."
     )
     command.add_argument(
-        "name",
-        nargs="?",
-        help="A trial id or its beginning, a sweep by id or name, or the folder of a batch.",
+        "name", nargs="?", help="The beginning of a trial's id, a sweep, or a batch's folder."
     )
     add_tracking(command)
     add_out(command)

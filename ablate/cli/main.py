@@ -27,10 +27,10 @@ COMMANDS = {
     "plan": "Show what a spec would run.",
     "controls": "Run known effects and nulls around the trial of a spec.",
     "cells": "Write the trials that can start now to a file that any machine can run.",
-    "status": ("Show what runs in an output folder: studies, nodes, trials, time left, failures."),
+    "status": "Show what runs in an output folder: studies, nodes, trials, time left, failures.",
     "stop": "Stop the runs of an output folder cleanly, like Ctrl-C.",
     "trials": "List the trials of a sweep.",
-    "best": ("Print the best configuration as a spec, with its metrics and the path of its model."),
+    "best": "Print the best configuration as a spec, with its metrics and the path of its model.",
     "logs": "Print the log of a trial.",
     "prune": "Remove checkpoints and weights that are no longer needed.",
     "ledger": "Show, export or import the results in an output folder's ledger.",
@@ -62,7 +62,7 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
     )
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        command = subparsers.add_parser(name, help=summary)
+        command = subparsers.add_parser(name, help=summary, description=summary)
         if name in commands:
             import_module(f"ablate.cli.{name}").add_arguments(command)
     return top

@@ -17,10 +17,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     add_model(command)
     command.add_argument(
-        "--to",
-        default="neighbours",
-        metavar="DIR",
-        help="The folder to write (default: ./neighbours).",
+        "--to", default="neighbours", metavar="DIR", help="The new folder (default: ./neighbours)."
     )
     command.add_argument(
         "--nearest",

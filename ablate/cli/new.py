@@ -12,7 +12,6 @@ GOALS = {
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = "Write a commented spec that is ready to run."
     command.add_argument(
         "name", metavar="NAME", help="The name of the sweep; its file is NAME.yaml."
     )

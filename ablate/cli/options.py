@@ -61,9 +61,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
         "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
     )
     command.add_argument(
-        "model",
-        metavar="MODEL",
-        help="A best.safetensors file, or the trial's folder that contains it.",
+        "model", metavar="MODEL", help="A best.safetensors file, or the trial's folder with it."
     )
     command.add_argument(
         "folder", metavar="FOLDER", help="A folder of pictures, with or without class folders."

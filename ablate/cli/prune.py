@@ -34,10 +34,9 @@ class Removable(NamedTuple):
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "List files that are no longer needed and how much space they take; delete "
-        "them with --yes. Kept are logs, configurations, results, the ledger, files of "
-        "running and resumable trials, the weights of each study's best cell at all "
-        "its seeds, and the weights of unfinished sweeps."
+        "List checkpoints and weights that are no longer needed; delete them with --yes. Files of "
+        "running and resumable trials stay, and so do the weights of each study's best cell and "
+        "of unfinished sweeps."
     )
     add_sweep_name(command, "all trials")
     command.add_argument(

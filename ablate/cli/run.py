@@ -29,15 +29,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="Run one cell in this process without Ray, and show full tracebacks.",
     )
     command.add_argument(
-        "--budget",
-        metavar="TIME",
-        help="Start no new trial after this time, for example 2h, 90m or 1h30m.",
+        "--budget", metavar="TIME", help="Start no new trial after this time, as 2h or 1h30m."
     )
     command.add_argument("--retry-failed", action="store_true", help="Run failed trials again.")
     command.add_argument(
-        "--force",
-        action="store_true",
-        help="Discard the results of this sweep's trials, and train all of them again.",
+        "--force", action="store_true", help="Discard the sweep's results, and train all again."
     )
     command.add_argument(
         "--checkpoint-seconds",
@@ -48,19 +44,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--stuck-after",
         metavar="TIME",
         help=(
-            "Stop and retry a trial that has made no step for this time, and write its "
-            "stack into its log. Give more time than the first pass over the images and an "
-            "evaluation need (default: never)."
+            "Stop and retry a trial that makes no step for this time, which must be more than the "
+            "first pass over the images and an evaluation need (default: never)."
         ),
     )
     command.add_argument(
         "--storage",
         metavar="URI",
         help=(
-            "Storage that outlives this machine (a path, s3://…, gs://…, hdfs://… or "
-            "env:NAME). The ledger is copied there once a minute, with checkpoints, "
-            "exports and logs of trials. The same command continues from it on another "
-            "machine, and with --address the nodes do not need access to --out."
+            "Storage that outlives this machine (a path, s3://…, gs://…, hdfs://… or env:NAME), "
+            "from which the same command continues elsewhere. With --address the nodes then do "
+            "not need access to --out."
         ),
     )
     command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")

@@ -27,10 +27,6 @@ MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.description = (
-        "Show what runs in an output folder. Works from any shell or machine that can "
-        "read the folder, and does not disturb the run."
-    )
     add_sweep_name(command, "all running sweeps, or the latest one")
     command.add_argument("--json", action="store_true", help="Print everything as JSON.")
     add_out(command)

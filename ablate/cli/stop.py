@@ -24,16 +24,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     add_sweep_name(command, "all sweeps in the folder")
     command.add_argument(
-        "--wait",
-        default="2m",
-        metavar="TIME",
-        help="How long to wait until the runs have ended, for example 0, 30s or 2m (the default).",
+        "--wait", default="2m", metavar="TIME", help="How long to wait for the end (default: 2m)."
     )
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop the running drivers of a sweep or of all sweeps; return 1 if one has not ended in time."""
+    """Stop the drivers of a sweep or of all sweeps; return 1 if one has not ended in time."""
     deadline = time.monotonic() + parse_duration(args.wait, "--wait")
     drivers = [
         driver

@@ -17,7 +17,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,6 @@ from trainables.errors import ConfigError
 from trainables.evaluation.metric import metric
 
 BLOCK = 1024  # rows of a block of distances
-BLOCK_NUMBERS = 2**24  # entries of the rows of classes that are tested at once
 LEAST_INTER = 1e-8  # of π_inter, as in the public code
 
 
@@ -166,9 +165,8 @@ def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     has_pairs, centres, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(centres.double(), dim=1)
     if (length[has_pairs] == 0).any():
-        raise ConfigError(
-            "metrics.relative_deviation", "a class centre has length 0. Leave this metric out."
-        )
+        fault = "a class centre has length 0. Leave this metric out."
+        raise ConfigError("metrics.relative_deviation", fault)
     return float((spread / length)[has_pairs].mean())
 
 
@@ -187,9 +185,7 @@ def _compute_spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tens
 
 def _compute_class_p_values(rows: Tensor, labels: Tensor) -> Tensor:
     """Return the mean p-value of every class with two images or more, float64."""
-    groups = _group_classes_by_size(
-        rows, labels, lambda size: BLOCK_NUMBERS // (size * rows.shape[1])
-    )
+    groups = _group_classes_by_size(rows, labels)
     return torch.cat([_compute_group_p_values(group) for group in groups])
 
 
@@ -201,17 +197,16 @@ def _count_pair_sizes(labels: Tensor) -> Tensor:
     return sizes
 
 
-def _group_classes_by_size(
-    rows: Tensor, labels: Tensor, limit: Callable[[int], int]
-) -> Iterator[Tensor]:
-    """Yield the rows [c, n, E] of at most `limit(n)` classes of the same size n > 1.
+def _group_classes_by_size(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
+    """Yield the rows [c, n, E] of c classes of the same size n > 1, as many as fit in memory.
 
     Few batched calls then replace one call per class.
     """
     sizes, order = _count_pair_sizes(labels), labels.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     for size in torch.unique(sizes[sizes > 1]).tolist():
-        for part in torch.split(starts[sizes == size], max(1, limit(size))):
+        limit = max(1, 4 * BLOCK * BLOCK // (size * max(size, rows.shape[1])))
+        for part in torch.split(starts[sizes == size], limit):
             yield rows[order[part[:, None] + torch.arange(size, device=rows.device)]]
 
 
@@ -261,10 +256,7 @@ def mean_intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Return the mean distance over all pairs of different items of the same class."""
     sizes, sums = _count_pair_sizes(labels), []
     count = int((sizes * (sizes - 1) // 2).sum())
-    width = rows.shape[1]
-    for items in _group_classes_by_size(
-        rows, labels, lambda size: 4 * BLOCK * BLOCK // (size * max(size, width))
-    ):
+    for items in _group_classes_by_size(rows, labels):
         for first in range(0, items.shape[1], BLOCK):
             block = items[:, first : first + BLOCK]
             distances = squared_distances(block, items).clamp_(min=0).sqrt_()
