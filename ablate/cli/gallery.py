@@ -26,7 +26,7 @@ INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels
 MAX_QUERIES = 500  # on the page
 QUERIES, REFERENCES = 64, 4096  # compared at once
-PARTS = {"train", "val", "test"}
+PARTS = {"train", "val", "test"}  # folders that are no classes
 
 
 class Neighbour(NamedTuple):

@@ -85,9 +85,7 @@ def evaluate_embeddings(
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
-            fault = (
-                "it needs the logits of a classifier. Leave it out, or set task: classification."
-            )
+            fault = "it needs a classifier's logits. Leave it out, or set task: classification."
             raise ConfigError(f"metrics.{name}", fault)
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
     # rank the items, with the gallery behind the queries
