@@ -54,8 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[str, Any]:
     """Build a spec that compares the plain loss with itself and with rows of known effects.
 
-    Args:
-        name, trial, objective: those of the original spec; `trial` may be partial.
+    `name`, `trial` (which may be partial) and `objective` are those of the original spec.
     """
     from trainables.trial import TrialConfig
 

@@ -27,12 +27,8 @@ BATCH = 64  # pictures embedded at once
 
 
 class EmbeddedFolder(NamedTuple):
-    """Hold the pictures `paths` below `root` that can be read, and their embeddings [N, E] float32.
+    """Hold paths and embeddings [N, E] of a folder's readable pictures; count the others."""
 
-    `n_unreadable` pictures cannot be read.
-    """
-
-    root: Path
     paths: list[Path]
     embeddings: Tensor
     n_unreadable: int
@@ -89,7 +85,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
             blocks.append(model.embed(batch, BATCH))
     if not blocks:
         raise ConfigError("FOLDER", f"no picture in {root} can be read. Name another folder.")
-    return EmbeddedFolder(root, readable, torch.cat(blocks), len(paths) - len(readable))
+    return EmbeddedFolder(readable, torch.cat(blocks), len(paths) - len(readable))
 
 
 def report_unreadable(folder: EmbeddedFolder) -> int:

@@ -195,9 +195,7 @@ def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:
 class FromRegistry:
     """Annotate a field that holds the `Config` of any class of a registry, selected by `name`.
 
-    Args:
-        registry: of the classes.
-        default: name that is used if the configuration has none.
+    `default` is the name if the configuration has none.
     """
 
     discriminator: ClassVar[str] = "name"

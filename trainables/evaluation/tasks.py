@@ -70,10 +70,7 @@ class Task:
     def read(
         self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        """Evaluate a split from the answers [N, A] of its images, and return its metrics by name.
-
-        For `options` see `evaluate_embeddings`.
-        """
+        """Return metrics of a split from its answers [N, A]; options as `evaluate_embeddings`."""
         return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
