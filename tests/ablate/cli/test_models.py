@@ -89,26 +89,6 @@ def test_damaged_pictures_are_named_and_left_out(
         assert "ant/1.png" not in file["paths"]
 
 
-def test_a_faiss_index_compares_as_the_model_does(
-    model: Path, birds: Path, tmp_path: Path, capsys: Captured
-) -> None:
-    faiss = pytest.importorskip("faiss")
-    to, index_file = tmp_path / "a.npz", tmp_path / "new" / "a.faiss"
-    words = ["embed", str(model), str(birds), "--to", str(to), "--index", str(index_file)]
-    assert main([*words, "--device", "cpu"]) == 0
-    index = faiss.read_index(str(index_file))
-    embeddings = np.load(to)["embeddings"]
-    unit = torch.nn.functional.normalize(torch.from_numpy(embeddings)).numpy()
-    scores, rows = index.search(unit, 3)
-    expected = torch.from_numpy(unit @ unit.T).topk(3)
-    assert index.ntotal == len(embeddings) and (rows[:, 0] == np.arange(len(unit))).all()
-    np.testing.assert_allclose(scores, expected.values.numpy(), atol=1e-6)
-    capsys.readouterr()
-    to.unlink()
-    assert main(words) == 2 and "--index: " in capsys.readouterr().err
-    assert not to.exists()
-
-
 @pytest.mark.parametrize(
     ("words", "line"),
     [
