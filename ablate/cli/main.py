@@ -56,6 +56,7 @@ REMOVED: dict[str, dict[str, str]] = {
         "--same-code": "give it to `ablate run`",
         "--json": "leave it out; `show` prints JSON",
     },
+    "controls": {"--to": "controls_NAME.yaml is written into the current folder"},
     "new": {"--replace": _NEW_PLACE},
     "embed": {"--replace": _NEW_PLACE},
     "neighbours": {"--replace": _NEW_PLACE, "--queries": "the page shows at most 500 pictures"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.errors import ConfigError
+from trainables.evaluation.scores import PlainScore
 from trainables.machine.progress import Progress
 from trainables.machine.texts import expand_user_path, find_unfit_character
 

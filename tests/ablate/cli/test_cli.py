@@ -11,7 +11,7 @@ import torch
 
 import ablate
 from ablate.cli import doctor
-from ablate.cli.main import COMMANDS, build_parser, main
+from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
