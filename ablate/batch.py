@@ -7,8 +7,6 @@ interruption the same command continues. Results of other code are recorded as s
 `ablate run` asks about them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections import Counter

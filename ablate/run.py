@@ -4,8 +4,6 @@ Importing this module would hide the function `ablate.run` behind a module of th
 the module itself can be called as the function.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Compile a sweep's MLflow runs into files: tables, figures, page, best configurations."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence

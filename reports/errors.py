@@ -1,7 +1,5 @@
 """Errors that stop a report."""
 
-from __future__ import annotations
-
 
 class ReportError(ValueError):
     """A report cannot be made; the message is one sentence with the remedy."""

@@ -7,8 +7,6 @@ options, or a function of (Frame, recipe.Figure) that returns a `DrawnFigure`. N
 without importing their modules, which keeps plans fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points

@@ -9,8 +9,6 @@ metrics and notes are left out. The report's `verdicts.json` is copied to `verdi
 page, for overviews.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Read runs and artifacts from an MLflow store."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sqlite3

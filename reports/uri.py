@@ -4,8 +4,6 @@
 a malformed URI, rather too much is hidden than too little.
 """
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote, unquote, unquote_plus
 

@@ -4,8 +4,6 @@ A new component therefore does not change the draws of others, and a checkpoint 
 state.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`ablate backbones`: list the papers' backbones and their weights."""
 
-from __future__ import annotations
-
 import argparse
 
 from ablate.values.terminal import print_text

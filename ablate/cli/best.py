@@ -1,7 +1,5 @@
 """`ablate best`: print the best configuration of a study as a spec."""
 
-from __future__ import annotations
-
 import argparse
 
 from ablate.cli.locate import locate_ledger

@@ -1,7 +1,5 @@
 """`ablate cells` and `ablate ledger import`: run trials without a driver."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """`ablate controls`: run rows whose effect on a spec's trial is known, or known to be none."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ablate data`: list the data sets on this machine, or check one."""
 
-from __future__ import annotations
-
 import argparse
 
 from ablate.cli.options import add_allow_partial

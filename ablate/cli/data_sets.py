@@ -1,7 +1,5 @@
 """List the data sets on this machine, and check all images of one."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

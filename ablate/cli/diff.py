@@ -1,7 +1,5 @@
 """`ablate diff`: compare two sweeps."""
 
-from __future__ import annotations
-
 import argparse
 
 from ablate.cli.options import add_out, add_tracking

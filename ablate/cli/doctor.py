@@ -1,7 +1,5 @@
 """`ablate doctor`: check the installation, the disk and an output folder, and name remedies."""
 
-from __future__ import annotations
-
 import argparse
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """`ablate embed`: write the embeddings of a folder's pictures to an .npz file."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

@@ -1,7 +1,5 @@
 """`ablate ledger`: show, export, replay or extend the ledger of an output folder."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

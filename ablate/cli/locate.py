@@ -1,7 +1,5 @@
 """Find a ledger and its trials, and check the files that a command writes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

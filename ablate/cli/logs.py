@@ -1,7 +1,5 @@
 """`ablate logs`: print the log of a trial."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from io import TextIOWrapper

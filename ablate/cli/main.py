@@ -5,8 +5,6 @@ module of the requested command is imported, and heavy libraries are imported in
 `--help` is immediate.
 """
 
-from __future__ import annotations
-
 import argparse
 import atexit
 import gc

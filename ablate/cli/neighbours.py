@@ -1,7 +1,5 @@
 """`ablate neighbours`: write a web page of pictures with their nearest neighbours."""
 
-from __future__ import annotations
-
 import argparse
 
 from ablate.cli.options import add_model, parse_positive

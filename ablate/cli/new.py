@@ -1,7 +1,5 @@
 """`ablate new`: write a first spec from a few options."""
 
-from __future__ import annotations
-
 import argparse
 
 GOALS = {

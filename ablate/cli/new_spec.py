@@ -3,8 +3,6 @@
 Searched are the learning rate and the ranges that the method states beside its options.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

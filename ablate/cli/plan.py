@@ -1,7 +1,5 @@
 """`ablate plan`: show what a spec would run, as `ablate run --plan` does."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

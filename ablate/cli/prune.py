@@ -3,8 +3,6 @@
 Logs, configurations, results and the ledger always stay, and so do files that another process uses.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`ablate report`: compile the tables and figures of a sweep again."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ablate status`: show what runs in an output folder, from the files there."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import time

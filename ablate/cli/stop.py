@@ -1,7 +1,5 @@
 """`ablate stop`: ask the drivers of an output folder to end as Ctrl-C would."""
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -1,7 +1,5 @@
 """`ablate trials`: print a line for each trial of a sweep."""
 
-from __future__ import annotations
-
 import argparse
 from math import inf
 

@@ -8,8 +8,6 @@ A rule of `exclude` is `{factor: level or list of levels, …}`; combinations th
 left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 

@@ -12,8 +12,6 @@ Plackett–Burman (Biometrika 33, 1946): N runs for up to N − 1 factors, N a m
 shifts of the paper's first row, then a run of all minus.
 """
 
-from __future__ import annotations
-
 import itertools
 
 Run = tuple[int, ...]

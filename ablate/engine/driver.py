@@ -4,8 +4,6 @@ The driver owns the ledger and the tracker. Neither the workers nor the process 
 (`ablate.engine.ray.supervisor`) access them. If the ledger has all results, Ray is not started.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -8,8 +8,6 @@ signal would need the same host and user. The files are not needed to continue, 
 in the ledger. The next driver deletes the file of a driver that was killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

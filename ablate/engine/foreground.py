@@ -1,7 +1,5 @@
 """Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ablate.engine.settings import Settings

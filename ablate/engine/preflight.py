@@ -6,8 +6,6 @@ ends the run with one message and not every trial with its own. A plan names mis
 fetches them, or ends before its first trial.
 """
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping

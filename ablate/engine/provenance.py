@@ -1,7 +1,5 @@
 """Collect the provenance of results: versions, command line, commit."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Hold the settings of a run and its outcome."""
 
-from __future__ import annotations
-
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cache what the ledger records of trials."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ Drivers write it, workers never do. A claim holds while its driver lives (`ablat
 no trial is trained twice at once, and the next driver takes over the trials of a killed one.
 """
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 import threading

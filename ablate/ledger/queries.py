@@ -1,7 +1,5 @@
 """Queries of the ledger that commands run once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ablate.ledger.records import NO_FOLD, Records, Row

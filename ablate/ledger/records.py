@@ -4,8 +4,6 @@ Each thread and process opens it separately. Rows are dicts; `*_json` columns ar
 name without the suffix. `ablate/ledger/queries.py` has queries that commands run once.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ process and of power. Several processes may open a new file at once; switching t
 for locks, so a file lock guards the first use.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import sqlite3

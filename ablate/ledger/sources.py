@@ -7,8 +7,6 @@ list says so, or if the user said so (`--same-code`), which the ledger remembers
 source hashes are accepted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -6,8 +6,6 @@ the files: a process that has a database open loses its locks when it closes the
 log.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 from collections.abc import Iterator

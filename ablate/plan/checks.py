@@ -1,7 +1,5 @@
 """Check before a run that the trials of a plan can run."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ varies; a promotion of three candidates or more also chooses anew, in its own re
 that it takes. Of two candidates found elsewhere it only excludes one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

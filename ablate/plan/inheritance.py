@@ -9,8 +9,6 @@ al., "A Metric Learning Reality Check", ECCV 2020): a plan warns of them
 (`ablate/plan/fairness.py`), and a report states them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ of a search, it is the lower bound of what tuning can find; without it a method 
 plain loss only because it had more to search.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

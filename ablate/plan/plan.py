@@ -4,8 +4,6 @@ A plan knows no results. Cells that build on another study follow once that stud
 (`ablate/sweep/progression.py`); until then they are counted, and checked without it.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 This loads all losses and methods, and torch. Reading a spec does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Collect notes on studies and warnings for the text of a plan."""
 
-from __future__ import annotations
-
 from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness as rule
 from ablate.plan.plan import Plan

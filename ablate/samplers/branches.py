@@ -7,8 +7,6 @@ An axis is active if every path in its `when` has one of the listed values. Such
 active axis, or a part of one whose choices are mappings. Proposals hold active axes only.
 """
 
-from __future__ import annotations
-
 import graphlib
 from collections.abc import Collection, Mapping
 from typing import Any

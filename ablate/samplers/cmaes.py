@@ -1,7 +1,5 @@
 """CMA-ES, whose state is recomputed from the results so far for each proposal."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The earlier proposals of a search as samplers see them, their seeds and their generations."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

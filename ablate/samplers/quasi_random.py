@@ -1,7 +1,5 @@
 """Quasi-random search by a scrambled Sobol sequence."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

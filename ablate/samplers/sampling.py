@@ -10,8 +10,6 @@ of workers. In the asynchronous mode the set of known results depends on timing;
 the proposal is the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """ASHA: successive halving that decides on the results known so far, without waiting."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import ClassVar, Literal

@@ -4,8 +4,6 @@ A scheduler is a subclass of `SchedulerBase` with its own `name`, registered in 
 of this package are listed below; other packages use the entry-point group `ablate.schedulers`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Successive halving and Hyperband, whose decisions do not depend on the order of results."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

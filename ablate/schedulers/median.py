@@ -1,7 +1,5 @@
 """Median stopping: stop a cell whose best value is below the median of the others' means."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 from typing import ClassVar, Literal

@@ -11,8 +11,6 @@ References:
     Birattari et al., "A racing algorithm for configuring metaheuristics" (F-race), GECCO 2002.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

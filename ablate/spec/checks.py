@@ -1,7 +1,5 @@
 """Check that the studies and the report of a spec fit each other, before any training."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS

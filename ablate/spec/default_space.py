@@ -6,8 +6,6 @@
 An axis that the file gives wins over a default one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The JSON Schema of a spec file, for editors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ablate.spec.default_space import DEFAULT

@@ -5,8 +5,6 @@ The layers of a cell's configuration, of which later ones win, are: defaults, `t
 `trial`, the cell's own values, `--set`. In a promote study, `trial` follows the values taken.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 The models are in `ablate/spec/model.py`; this module checks the references between their parts.
 """
 
-from __future__ import annotations
-
 import graphlib
 import os
 from collections.abc import Mapping

@@ -6,8 +6,6 @@ duplicate keys and tags are refused. The number of values after expanding anchor
 that a small file cannot exhaust the memory.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -14,8 +14,6 @@ returns after another one has continued sees a higher number in storage, and doe
 Unfinished trials resume from their checkpoints in storage (`ablate/storage/checkpoints.py`).
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

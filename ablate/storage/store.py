@@ -9,8 +9,6 @@ uploaded under a draft name and then moved, so it is never incomplete (in S3 and
 copies it, at most 5 GB in S3, and deletes the draft).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

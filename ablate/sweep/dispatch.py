@@ -4,8 +4,6 @@ Every trial is claimed in the ledger before its job is handed out, and every eve
 before it is reported. If another live driver runs a trial, its result is awaited and used.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections import Counter

@@ -5,8 +5,6 @@ at the end. Among equals, trials whose backbone trains go first, since long tria
 leave workers idle. The order depends only on the plan, never on measured times.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import sys

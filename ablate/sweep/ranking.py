@@ -1,7 +1,5 @@
 """Rank the cells of complete studies and pass their values to studies centred on them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ They are checked before the first trial runs. Settings that a search will propos
 study's result decides, are not known yet and stay None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state of a running sweep: its studies, their cells, and how far each cell is to train."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field

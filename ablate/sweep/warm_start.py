@@ -9,8 +9,6 @@ The sampler sees those of them that fit the values taken. None is trained again,
 the tuning budgets of all rows behind which the search stands.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

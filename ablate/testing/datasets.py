@@ -10,8 +10,6 @@ image is on two sides of a split. Its own options are None by default, so that n
 existing trials unchanged. A missing folder is refused in one line. A small trial trains on it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ values are valid in a trial. An unknown option is refused. Of a design that grow
 options and plan are checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ Leading dimensions are averaged. Batches follow the loss's requirements (`Loss.b
 through the plain method, as in training, so that all kinds of losses get the same checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -12,8 +12,6 @@ embeddings are reproducible, and loss and gradients are finite on any batch. If 
 refuses the pair, only the reason is checked.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import torch

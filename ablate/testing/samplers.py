@@ -9,8 +9,6 @@ A proposal depends only on the search's key, its number and the earlier results,
 failed or running. It holds only active axes, with values of these axes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Build the configuration of a trial of any method with any loss."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

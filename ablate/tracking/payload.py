@@ -4,8 +4,6 @@ Everything is a function of the ledger alone, time stamps included, so that writ
 time changes nothing: MLflow drops a metric that equals one it has in key, value, step and time.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Container, Iterable, Iterator, Mapping

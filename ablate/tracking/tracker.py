@@ -4,8 +4,6 @@ Only the end of a run waits for it, and only while the store accepts data. The n
 or `ablate ledger replay` writes the rest.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

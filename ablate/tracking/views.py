@@ -4,8 +4,6 @@ What the runs lack is computed once by a subprocess (`trainables.jobs.views`) in
 `trials/<id>/views/` and logged with the trial's run; reports read MLflow only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Canonical JSON, in which equal values have equal text, and hashes of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

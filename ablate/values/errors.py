@@ -1,7 +1,5 @@
 """Turn pydantic's validation errors of a spec into one sentence in terms of YAML."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -6,8 +6,6 @@ dropped. If it names another data set, the shared options (size, split, augmenta
 for the folder. `ablate/plan/resolve.py` validates the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

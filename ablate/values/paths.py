@@ -1,7 +1,5 @@
 """Convert between nested mappings and dotted paths, and look values up by path."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Print to the terminal, with control characters escaped, since names come from files."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Similar classes: cosines between proxies, one panel per cell, on one scale."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import numpy as np

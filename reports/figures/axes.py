@@ -1,7 +1,5 @@
 """Describe the parameters of a search as axes of `parallel` and `slices`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

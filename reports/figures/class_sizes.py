@@ -1,7 +1,5 @@
 """Recall of classes with many and with few images (DDML's supplement)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import numpy as np

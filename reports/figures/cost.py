@@ -1,7 +1,5 @@
 """Cost against quality: a cell's training cost and its metric, with the Pareto front."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

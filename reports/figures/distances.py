@@ -1,7 +1,5 @@
 """Distances within classes and between them."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

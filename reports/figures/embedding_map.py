@@ -1,7 +1,5 @@
 """A map of the embedding space in two dimensions, with pictures at some points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A forest plot: every difference of the report with its interval, one panel per metric."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any

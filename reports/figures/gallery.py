@@ -1,7 +1,5 @@
 """Retrieval examples: query images and their nearest neighbours."""
 
-from __future__ import annotations
-
 import textwrap
 
 from pydantic import Field

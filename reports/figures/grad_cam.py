@@ -1,7 +1,5 @@
 """Grad-CAM: where in images the terms of a loss decrease."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimisation history: the value of each trial of a search, and the best so far."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import reports.figures.figure as plot

@@ -1,7 +1,5 @@
 """Bars of a search's importances, by Optuna's public evaluators (`reports/stats/importance.py`)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import reports.figures.figure as plot

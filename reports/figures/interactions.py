@@ -4,8 +4,6 @@ Parallel lines mean that the two do not interact. The effect above a panel is th
 effects (`reports/stats/factorial.py`; Montgomery, "Design and Analysis of Experiments", ch. 5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product

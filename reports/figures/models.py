@@ -4,8 +4,6 @@ The data are computed from a model once, by a function in `trainables.jobs.views
 its run (`Frame.load_model_view`); a kind of figure has a file here that draws them.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Parallel coordinates of a search: one line per trial, through its parameters to its metric."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import reports.figures.figure as plot

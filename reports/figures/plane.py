@@ -1,7 +1,5 @@
 """Images between two classes: where a model is unsure, where unseen images lie (DDML, Fig. 1b)."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import numpy as np

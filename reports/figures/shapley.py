@@ -1,7 +1,5 @@
 """Bars of Shapley values: each component's share of the gain of all components together."""
 
-from __future__ import annotations
-
 import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure

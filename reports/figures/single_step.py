@@ -1,7 +1,5 @@
 """The effect of one gradient step on a dark image and on its class (IDML, Fig. 7)."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Slices of a search: the result of each trial against each parameter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import reports.figures.figure as plot

@@ -1,7 +1,5 @@
 """How many directions of the embedding space are used (NIR, Fig. 4)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import reports.figures.figure as plot

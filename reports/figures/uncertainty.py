@@ -1,7 +1,5 @@
 """Uncertainty of images, with the most and the least certain ones (IDML, Fig. 6 and 8)."""
 
-from __future__ import annotations
-
 import numpy as np
 from pydantic import Field
 

@@ -1,7 +1,5 @@
 """Write the best configuration of a study as a spec."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Write a table as CSV: unrounded numbers, one line for each row and metric."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Collect the facts of a sweep for its report: data, dates, provenance, studies."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

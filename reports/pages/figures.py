@@ -5,8 +5,6 @@ their page. These pages request nothing. In MLflow's list of files, a page is sh
 without links to others, so it names them.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Write the self-contained page: no requests, readable in light, dark and print."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate

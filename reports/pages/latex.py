@@ -7,8 +7,6 @@ Each file holds one table with the notes on its columns. It compiles alone, and 
 in with \\input.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Write the report as one Markdown file, from which `reports.readme` copies tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from reports.figures.figure import DrawnFigure

@@ -6,8 +6,6 @@ several tables share (`shared`) are printed once, numbered from 1, and each tabl
 numbers.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections import Counter

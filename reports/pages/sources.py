@@ -1,7 +1,5 @@
 """Build the table of the settings' sources, for recipes with `sources`."""
 
-from __future__ import annotations
-
 import json
 
 from reports.frame import Frame

@@ -1,7 +1,5 @@
 """Write the verdict in words: a summary, then a line for each comparison."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Write and read `verdicts.json`, which has every comparison of a report."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

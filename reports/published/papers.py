@@ -5,8 +5,6 @@ This folder has one YAML file for each paper. Values stand as printed, in the un
 protocol of its numbers: `test-selected` means that the epoch was picked on the test classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -10,8 +10,6 @@ References:
         JASA 62 (1967).
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

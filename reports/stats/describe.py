@@ -1,7 +1,5 @@
 """Mean, standard deviation and intervals of the mean."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ draws). Two-level factors are coded −1 and +1, others by deviations from their
 copies of each other are one observation: k copies weigh 1/k each, and count once in the error.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

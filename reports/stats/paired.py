@@ -4,8 +4,6 @@ Runs at one seed share their data order and initial draws, so differences betwee
 seed by seed.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The difference that a comparison can detect, and the seeds that an interval of a length takes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rank correlation of two measurements, and mean ranks of methods over several data sets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Shapley attribution: how much of a full factorial's gain each component is due."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import factorial

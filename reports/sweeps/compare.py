@@ -4,8 +4,6 @@ Cells match by study and name. A search proposes other cells in each sweep, so i
 settings that all its trials share stand for it. Differences are second − first, paired by seed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -14,8 +14,6 @@ The output is a forest plot, and the block of the Markdown file between `<!-- ov
 `search_spaces/verdicts`. If a row's best configuration is neutral, the best other one is shown.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Build the tables of a recipe, with effects and importances."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from reports.frame import OTHER, Frame

@@ -1,7 +1,5 @@
 """Format metrics, coordinates and numbers for readers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Define tables before they are written: rows of numbers, or sheets of fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

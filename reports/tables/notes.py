@@ -3,8 +3,6 @@
 Notes that apply to all tables have the same words, so a report prints them once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reports.frame import Frame

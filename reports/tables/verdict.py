@@ -4,8 +4,6 @@ A compare table is judged row by row, a table of components by the terms of its 
 effects, and all on − all off). The interval printed with a verdict is the one that decides it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

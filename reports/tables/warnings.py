@@ -1,7 +1,5 @@
 """Warn of searches that end at the edge of a range, and of training without effect."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

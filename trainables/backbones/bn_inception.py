@@ -14,8 +14,6 @@ Caffe does. Of an inception block, the maps of its branches are stacked in this 
 Shape legend: B batch · S side of the image · s = S / 32, rounded up.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

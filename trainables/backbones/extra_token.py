@@ -8,8 +8,6 @@ those that lay tokens on a map again or add biases by position to attention (Swi
 Shape legend: B batch · S side of the image · N tokens without it · F features.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -5,8 +5,6 @@ after each convolution. Its weights were trained on pixels of mean and deviation
 turns ImageNet's usual normalisation into that one inside the model; here it is stated instead).
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from trainables.backbones.own_models import BACKBONES, OwnModel

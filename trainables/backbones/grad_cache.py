@@ -21,8 +21,6 @@ there: its backward adds what the rows of others owe to it.
 Shape legend: B images that reach the backbone (with mixed ones) · F features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import NamedTuple

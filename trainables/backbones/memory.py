@@ -10,8 +10,6 @@ stochastic depth. Several processes may have such norms where they exchange the 
 SyncBatchNorm does on GPUs. Both are checked on the meta device, without weights and computing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache

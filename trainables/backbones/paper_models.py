@@ -1,7 +1,5 @@
 """The backbones that five papers and their base losses' authors train, and where weights are."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from trainables.backbones.own_models import BACKBONES

@@ -12,8 +12,6 @@ two where the stage halves it.
 Shape legend: B batch · S side of the image · s = S / 4, rounded up.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

@@ -4,8 +4,6 @@ timm is imported when the first of them is asked for, so that plans and cached-f
 without it.
 """
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 from urllib.parse import urlparse

@@ -6,8 +6,6 @@ A range spans what the paper or the public code uses, and what was best on small
 either side. The text says where it is from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -15,8 +15,6 @@ name or a misspelt option is an error with its path, and the JSON Schema lists e
 Packages outside this one join through the entry-point group `ablate.<registry name>`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, reduce

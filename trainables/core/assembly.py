@@ -1,7 +1,5 @@
 """Build the parts of a trial that the training loop runs, from its configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

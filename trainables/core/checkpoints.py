@@ -5,8 +5,6 @@ strings, read with `weights_only=True`. The two newest states stay, with the bes
 refer to. The best weights seldom change and therefore have a separate file, written first.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import logging

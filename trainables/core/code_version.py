@@ -4,8 +4,6 @@ A worker runs a job only with the driver's code (`Code`). It does not resume fro
 code made, unless the other code's hash is listed as equal.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

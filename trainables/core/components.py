@@ -4,8 +4,6 @@ A component is a loss, a method or a data set by its registered name ("loss.trip
 the core. A developer raises its REVISION when a change alters its numbers; ids contain it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any

@@ -5,8 +5,6 @@ is the mean over a sample of the split's images, and `<name>_low` and `<name>_hi
 percentile bootstrap interval of that mean.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

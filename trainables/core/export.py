@@ -12,8 +12,6 @@ A digest does not detect intent, so the metadata is checked by type and range, a
 against the network that it names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

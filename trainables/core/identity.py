@@ -8,8 +8,6 @@ source. A developer raises it when a change alters numbers, so that stale result
 Device, threads and the processor's kernels are provenance and not part of the id.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -3,8 +3,6 @@
 Shape legend: B batch · F features · S image side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

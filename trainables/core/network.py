@@ -3,8 +3,6 @@
 Shape legend: N images · F pooled features · E layout of an embedding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

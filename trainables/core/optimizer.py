@@ -3,8 +3,6 @@
 The learning rate is a function of the step, so a checkpoint does not need to store the schedule.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

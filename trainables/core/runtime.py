@@ -1,7 +1,5 @@
 """Define a trial's runtime settings and its reports."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

@@ -9,8 +9,6 @@ learning rate is a function of the step, and a checkpoint holds all other state.
 CPU, with a fixed number of threads, two runs end in the same bytes, interrupted or not.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import time

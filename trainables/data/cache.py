@@ -4,8 +4,6 @@ Many trials may start at once and be killed at any time. So a folder is built un
 with a file lock, flushed to disk and renamed; a folder with its final name is complete.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -9,8 +9,6 @@ among them EPS, for which it starts Ghostscript. Pillow refuses an image of more
 pixels (2 · `Image.MAX_IMAGE_PIXELS`) before it decodes any of them.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -3,8 +3,6 @@
 There is no state: a resumed trial draws epoch e again and gets the same batches.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

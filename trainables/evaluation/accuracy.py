@@ -1,7 +1,5 @@
 """Top-k accuracy of a classifier (closed set: CIFAR, ImageNet)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

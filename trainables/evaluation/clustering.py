@@ -11,8 +11,6 @@ its centre has moved, else only with the centres that moved, because the others 
 nearer. With many centres most do not move after a few iterations.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

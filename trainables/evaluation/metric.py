@@ -7,8 +7,6 @@ Other packages add metrics by an entry point in `ablate.metrics`, which names a 
 functions, a `Metric`, or a function (unit rows, labels) → float, which gets the entry's name.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

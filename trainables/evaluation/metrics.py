@@ -4,8 +4,6 @@ A new metric is a function with `@metric(…)` (`metric.py`). Metrics of one kin
 part: the places of positives, or the clustering.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ rule: the bits of the float32, made monotone, above the inverted index.
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 import torch

@@ -5,8 +5,6 @@ R is the number of positives of a query: the other items of its class, or those 
 Shape legend: B queries of a block · P most positives of a query in it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ A method may score by any callable (q[B, E], r[R, E]) → [B, R]. The plain scor
 need one matrix product, so that half of it suffices if every item queries all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal

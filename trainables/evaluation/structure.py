@@ -15,8 +15,6 @@ References:
     Lin et al., "Deep variational metric learning", ECCV 2018, Table 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

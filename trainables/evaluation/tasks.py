@@ -6,8 +6,6 @@
 Each task is one object, so that other code need not branch on its name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 

@@ -5,8 +5,6 @@ A coupling scales and shifts a half of the dimensions by a subnet of the other h
 Shape legend: D dimensions · K condition · `...` leading dimensions · A active, P passive ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, cast

@@ -4,8 +4,6 @@ The foreground (`--cell`) and Ray's workers share this module, so it does not im
 event that gets lost on its way to the driver is repeated in the final event.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

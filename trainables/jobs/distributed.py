@@ -7,8 +7,6 @@ and end with it. Each process has its own GPU, or all use the CPU. `machine/grou
 collectives, `backbones/grad_cache.py` divides the batch.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

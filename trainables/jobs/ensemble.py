@@ -12,8 +12,6 @@ References:
     result; the mean of the members' own results is the "separated" one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Events are JSON-able dicts, so that they can cross process borders. The trial's 
 progress, so the same job can be run again after any interruption.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

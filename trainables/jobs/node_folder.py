@@ -5,8 +5,6 @@ cache. It downloads the trial's checkpoint, and the weights of other trials that
 the storage. Other runs never read this folder, because all results are in the storage.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -8,8 +8,6 @@ epoch (missing weights, an unreadable image, sizes that do not fit) ends the pil
 message.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -9,8 +9,6 @@ because Tune saves checkpoints only between steps. The end of a trial is stored 
 reported to the driver.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import queue

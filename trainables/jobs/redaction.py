@@ -5,8 +5,6 @@ log, the ledger, tags and reports. Passwords, tokens and keys from the environme
 them, and passwords in URLs.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

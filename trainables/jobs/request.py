@@ -3,8 +3,6 @@
 The receiver validates all fields, because a worker on another machine may have older code.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Contrastive loss: positives together, negatives apart by a margin."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """FastAP: average precision of each item's ranking, over a histogram of its distances."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

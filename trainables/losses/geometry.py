@@ -3,8 +3,6 @@
 Shape legend: B queries · R references · D dimensions · `...` leading dimensions.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

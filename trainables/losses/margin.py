@@ -3,8 +3,6 @@
 Shape legend: B queries · R references · D embedding dimensions · `...` leading dimensions.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """CosFace, ArcFace and SphereFace: a softmax over cosines with a margin on the target."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

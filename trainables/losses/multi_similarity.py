@@ -1,7 +1,5 @@
 """Multi-Similarity: pairs mined by their neighbours and weighed by their closeness."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

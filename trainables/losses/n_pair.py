@@ -1,7 +1,5 @@
 """N-pair: one pair of each class, each anchor against the positives of all classes."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

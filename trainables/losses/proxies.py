@@ -1,7 +1,5 @@
 """Learnable references, one per class, and their initial values in papers and public codes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Literal
 

@@ -1,7 +1,5 @@
 """Proxy-Anchor compares each proxy with the batch, NIR's Proxy-NCA each item with all proxies."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

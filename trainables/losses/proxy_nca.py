@@ -1,7 +1,5 @@
 """Proxy-NCA and Proxy-NCA++: each item is drawn to its class's proxy and away from all others."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """SoftTriple: a softmax over classes that have several centres each."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Cross-entropy over classes: NormSoftmax on cosines, Softmax on the logits of a classifier."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Locate the default cache of decoded data and features."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

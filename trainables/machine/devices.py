@@ -4,8 +4,6 @@ bfloat16 changes numbers (three digits instead of seven in each product of the b
 `training.precision` is part of a trial's id. It applies to evaluation too.
 """
 
-from __future__ import annotations
-
 import re
 
 import torch

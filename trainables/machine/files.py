@@ -1,7 +1,5 @@
 """Write files atomically, and safely open names and files that a stranger may have made."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -7,8 +7,6 @@ order.
 Shape legend: B rows of a batch · P processes.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,6 @@ bits, as the processor does; ids depend on neither.
 Shape legend: B rows · F features in · D features out · `...` leading dimensions.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -4,8 +4,6 @@ Lines go to the logger `trainables.progress` at level INFO. A worker's log conta
 command that waits shows them.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 

@@ -4,8 +4,6 @@ A NUL ends a file name. A lone surrogate, as which Python reads a byte that is n
 encoded, so it can be neither hashed nor stored. An escape code moves a terminal's cursor.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -4,8 +4,6 @@ Dividing a small operation, such as resizing one image, among all cores gains no
 the slowest core. Therefore each thread computes whole items. The results are the same.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor

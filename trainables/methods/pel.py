@@ -3,8 +3,6 @@
 Shape legend: K samples · B batch · F features · D embedding dimensions · R references.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Unpack
 

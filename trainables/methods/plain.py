@@ -1,7 +1,5 @@
 """The base loss on a linear embedding head: what every other method is compared with."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal, Unpack
 
 import torch

@@ -1,7 +1,5 @@
 """Find which parameter roles a method and its loss train, before anything runs."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from trainables import streams

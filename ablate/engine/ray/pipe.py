@@ -29,8 +29,6 @@ answer also has {"stop": bool}.
 If its input ends, the driver is gone, and the process kills its whole session.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -8,8 +8,6 @@ session, to which all processes that it starts belong, and its output goes to a 
 `ablate/engine/ray/pipe.py` documents the messages.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

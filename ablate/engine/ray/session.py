@@ -8,8 +8,6 @@ Ray's default folder `/tmp/ray` is writable for every user and contains files th
 unpickle, which can run code. Here the folder is private to the user, and deleted at the end.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import secrets

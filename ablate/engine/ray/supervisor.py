@@ -6,8 +6,6 @@ ledger knows what is done, and trials resume from their checkpoints. A cluster t
 is not restarted.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ Searcher, callback and stopper only pass messages between Ray Tune and the drive
 and its events come back as results.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

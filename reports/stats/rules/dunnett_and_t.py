@@ -1,7 +1,5 @@
 """The default rule: Dunnett's interval, never shorter than the row's own paired t interval."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Paired t tests with Holm's correction, as intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Paired sign-flip permutation tests with Holm's correction, inverted into intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

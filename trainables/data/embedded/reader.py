@@ -3,8 +3,6 @@
 A set is one Arrow file, compressed with zstd, and its entry in `manifest.json`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -8,8 +8,6 @@ accepts it.
 the folders of `$ABLATE_DATA` (separated as in PATH). Each machine of a cluster searches separately.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress

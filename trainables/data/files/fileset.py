@@ -14,8 +14,6 @@ roles, boxes, names and contents of the images, and of nothing else: a data set 
 partial one has another.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from abc import abstractmethod

@@ -4,8 +4,6 @@ A file counts as unchanged if size, modification time, change time and inode are
 `rsync -t` and normalised archives restore the first two; no program can set the others.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

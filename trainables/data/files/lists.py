@@ -1,7 +1,5 @@
 """Read data sets' lists, which are text files; an error names file, line and its content."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice

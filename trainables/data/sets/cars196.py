@@ -10,8 +10,6 @@ Classes 1–98 train, 99–196 are tested (Song et al., CVPR 2016, section 6), w
 cars_train and cars_test an image lies in: these divide for classification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

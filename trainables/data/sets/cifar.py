@@ -9,8 +9,6 @@ row, then green, then blue. A pickle is a program, so no function is called but 
 Python 2 wrote numpy arrays.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

@@ -8,8 +8,6 @@ Classes 1–100 train, 101–200 are tested, as in all papers of deep metric lea
     bounding_boxes.txt       <image id> <x> <y> <width> <height>
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal

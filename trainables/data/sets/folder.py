@@ -9,8 +9,6 @@ these hold class folders, that is its division; `data.split` deals the classes o
 classes are then all among those that train (other images of them), or none is.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

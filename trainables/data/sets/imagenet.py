@@ -10,8 +10,6 @@ The validation images are the test; both have the same 1,000 classes, of which `
 out some for validation, from the training images.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from itertools import islice

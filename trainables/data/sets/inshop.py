@@ -8,8 +8,6 @@ for in the gallery alone; validation classes, which come out of the training ite
 roles, are evaluated each image among all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

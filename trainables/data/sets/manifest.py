@@ -9,8 +9,6 @@ Validation images of their own are used where classes would be held out; under f
 protocol "paper" they count as training images.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from pathlib import Path

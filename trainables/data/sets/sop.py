@@ -5,8 +5,6 @@ The two lists are the division; their first line is a head:
     Ebay_train.txt, Ebay_test.txt    <image id> <class id> <super class id> <folder>/<file>
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

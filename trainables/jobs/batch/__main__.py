@@ -3,8 +3,6 @@
 It needs neither Ray nor MLflow nor Optuna. torch is imported after the arguments have been checked.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import signal

@@ -5,8 +5,6 @@ continues. A trial runs under the lock of its folder, and locked trials are skip
 commands can work on one file in one folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import math

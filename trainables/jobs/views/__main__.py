@@ -4,8 +4,6 @@ Each view is written to a file in its trial's folder. Each that cannot be read i
 standard error (`folder`, `name`, `reason`), and the exit code is 1.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

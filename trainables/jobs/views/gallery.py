@@ -9,8 +9,6 @@ among `MOST_QUERIES` queries. Draws depend on the split's size alone, so two mod
 same queries.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ be high and a loss low. DDML shows its agnostic and its specific loss in this wa
 are those of evaluation, not mixed, and two of each class, for losses of pairs.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -12,8 +12,6 @@ a section, into which images are projected. The paper shows points of a plane in
 its data are not public.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

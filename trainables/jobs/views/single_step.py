@@ -6,8 +6,6 @@ paper's toy; the second one is of its class. The paper gives neither the rate no
 both are options.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

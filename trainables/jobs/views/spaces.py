@@ -1,7 +1,5 @@
 """Describe an embedding space: spectrum, distances, similar classes, recall by class size, map."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

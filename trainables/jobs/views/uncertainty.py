@@ -3,8 +3,6 @@
 IDML measures the uncertainty ‖u‖ of images and of their mixtures (Fig. 6 and 8).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
