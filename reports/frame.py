@@ -120,12 +120,7 @@ class Frame:
         return str(self.get_declared_study(study).get("design", ""))
 
     def get_plan_note(self, topic: str, study: str) -> Any:
-        """Return the plan's note on a study, or None.
-
-        Args:
-            topic: `tuning`, `lineages`, `refused` or `other_regimes`.
-            study: the study.
-        """
+        """Return the plan's note on a study's tuning, lineages, refused, … (`topic`), or None."""
         return ((self.document.get("spec") or {}).get(topic) or {}).get(study)
 
     @property

@@ -24,7 +24,7 @@ TABLES = {
 }
 FIGURES = (
     *("affinity", "class_sizes", "cost", "critical_difference", "distances", "embedding_map"),
-    *("gallery", "grad_cam", "importance", "interactions", "parallel", "plane", "promotions"),
+    *("gallery", "grad_cam", "interactions", "plane", "promotions"),
     *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
 )
 RULES = {

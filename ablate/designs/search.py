@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
 from ablate.designs.parts import MAX_CELLS, Around
 from ablate.samplers import branches
-from ablate.samplers.any_optuna import OptunaSampler, is_reproducible
+from ablate.samplers.any_optuna import OptunaSampler
 from ablate.samplers.sampling import SAMPLERS, Direction, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
@@ -125,9 +125,9 @@ class Search(StudyBase):
         return self
 
     def notes(self) -> list[str]:
-        if isinstance(self.sampler, str) or is_reproducible(self):
+        if isinstance(self.sampler, str) or self.sampler.is_seeded:
             return []
-        return [f"{self.sampler.class_name} draws anew each time: it cannot be resumed exactly"]
+        return [f"{self.sampler.class_name} takes no seed, so the search cannot be resumed exactly"]
 
     def identifies(self) -> dict[str, Any]:
         """Return what the proposals depend on, besides base, objective and seeds.

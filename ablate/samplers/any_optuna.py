@@ -71,6 +71,11 @@ class OptunaSampler(Strict):
             )
         return loaded
 
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the class takes a seed; without one a search cannot be resumed exactly."""
+        return "seed" in inspect.signature(self.load_class()).parameters
+
     def build(self, seed: int) -> BaseSampler:
         """Build the sampler with a seed, if its class takes one.
 
@@ -79,8 +84,7 @@ class OptunaSampler(Strict):
         """
         import optuna
 
-        sampler_class = self.load_class()
-        seeded = {"seed": seed} if "seed" in inspect.signature(sampler_class).parameters else {}
+        sampler_class, seeded = self.load_class(), {"seed": seed} if self.is_seeded else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -150,11 +154,11 @@ class AnyOptuna(Sampler):
             trial, space, recorded = running.pop(index), self.study.space, earlier[index].params
             params = {path: space[path].to_optuna(value) for path, value in recorded.items()}
             values = earlier[index].values
-            if params != trial.params or values is None:
-                study.tell(trial, state=TrialState.FAIL)
-            else:
+            if params == trial.params and values is not None:
                 study.tell(trial, list(values))
-            if params != trial.params and values is not None:
+                continue
+            study.tell(trial, state=TrialState.FAIL)
+            if values is not None:
                 distributions = {path: space[path].to_optuna_distribution() for path in params}
                 study.add_trial(
                     create_trial(params=params, distributions=distributions, values=list(values))
@@ -167,14 +171,3 @@ class AnyOptuna(Sampler):
             if branches.is_active(space, path, drawn):
                 drawn[path] = suggest(trial, path, space[path])
         return branches.drop_inactive(space, drawn)
-
-
-def is_reproducible(study: Sampling) -> bool:
-    """Return whether a sampler proposes the same twice after the same three results."""
-    draws = []
-    for _ in range(2):
-        earlier: list[ObservedTrial] = []
-        for value in (0.1, 0.3, 0.2):
-            earlier.append(ObservedTrial(AnyOptuna(study, "twice").propose(earlier), value))
-        draws.append([trial.params for trial in earlier])
-    return draws[0] == draws[1]

@@ -94,9 +94,6 @@ def get_sampler_name(study: Sampling) -> str:
 def propose(study: Sampling, key: str, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
     """Return the values by dotted path of the active axes of proposal number len(earlier).
 
-    Args:
-        study: the search.
-        key: identifies the study's base, space and sampler; part of the seed.
-        earlier: all earlier proposals in index order, those without a result as running.
+    `earlier` has all earlier proposals in index order, those without a result as running.
     """
     return SAMPLERS[get_sampler_name(study)](study, key).propose(earlier)

@@ -25,13 +25,9 @@ from trainables.evaluation.metric_name import MetricName
 
 
 def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:
-    """Set the list of trials that a search starts from: the recorded one, or a new one.
+    """Set in the plan the trials that a search starts from: the recorded list, or a new one.
 
-    Args:
-        plan: the plan, whose `warm_trials` is set.
-        facts: what the ledger holds.
-        name: the search.
-        record: whether to record a new list.
+    A new list is recorded if `record` is set.
 
     Raises:
         ConfigError: The ledger has no sweep of that name.
@@ -63,13 +59,6 @@ def observe_warm_trials(
     """Return the listed trials that lie in the space around a centre, as a sampler sees them.
 
     Trials of one configuration are one observation, the mean over their seeds.
-
-    Args:
-        plan: the plan, with the list.
-        facts: what the ledger holds.
-        name: the search.
-        space: its axes.
-        centre: the configuration that it is centred on.
     """
     own, groups = flatten_paths(centre), dict[str, list[dict[str, Any]]]()
     for trial_id in plan.warm_trials.get(name, ()):

@@ -1,4 +1,4 @@
-"""Describe the parameters of a search as axes of `parallel` and `slices`."""
+"""Describe the parameters of a search as axes of `slices`."""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from reports.tables.labels import format_coordinates, format_level
 
 
 class AxesOptions(FigureOptions):
-    """Options of `parallel` and `slices`.
+    """Options of `slices`.
 
     axes: parameters of the search, in this order; default: all.
     """

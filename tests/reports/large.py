@@ -66,7 +66,6 @@ report:
   curves: [{studies: [tune, rows]}]
   factor_curves: [{studies: [grid], x: optimizer.lr}]
   figures:
-    - {kind: parallel, studies: [tune]}
     - {kind: slices, studies: [tune]}
     - {kind: importance, studies: [tune]}
     - {kind: shapley, studies: [parts]}

@@ -22,7 +22,7 @@ def log_range(low: float, high: float, source: str, *, whole: bool = False) -> d
     return {"json_schema_extra": {AXIS: axis, SOURCE: source}}
 
 
-def linear_range(low: float, high: float, source: str) -> dict[str, Any]:
+def range_between(low: float, high: float, source: str) -> dict[str, Any]:
     """Return the arguments of `Field` for a range in which draws are uniform."""
     return {"json_schema_extra": {AXIS: {"low": low, "high": high}, SOURCE: source}}
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.ranges import linear_range
+from trainables.config.ranges import range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 
@@ -54,7 +54,7 @@ class Contrastive(Loss):
         """
 
         name: Literal["contrastive"] = "contrastive"
-        margin: float = Field(1.0, ge=0, le=100, **linear_range(0.2, 1.5, "around the default"))
+        margin: float = Field(1.0, ge=0, le=100, **range_between(0.2, 1.5, "around the default"))
         pos_margin: float = Field(0.0, ge=0, le=100)
         form: Literal["linear", "squared"] = "linear"
         average: Literal["active", "all"] = "active"

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor, nn
 
-from trainables.config.ranges import linear_range
+from trainables.config.ranges import range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs, ParamGroup
 
@@ -63,8 +63,8 @@ class Margin(Loss):
         """
 
         name: Literal["margin"] = "margin"
-        margin: float = Field(0.2, ge=0, le=2, **linear_range(0.05, 0.5, "0.2 in the paper"))
-        beta: float = Field(1.2, ge=0, le=2, **linear_range(0.6, 1.4, "1.2 in the paper"))
+        margin: float = Field(0.2, ge=0, le=2, **range_between(0.05, 0.5, "0.2 in the paper"))
+        beta: float = Field(1.2, ge=0, le=2, **range_between(0.6, 1.4, "1.2 in the paper"))
         beta_of: Literal["class", "all"] = "class"
         nu: float = Field(0.0, ge=0)
         sampling: Literal["distance_weighted", "uniform"] = "distance_weighted"

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.geometry import safe_sqrt
@@ -83,7 +83,7 @@ class CosFace(MarginSoftmax):
         """scale: s; margin: m. 64 is the paper's in its experiments, 0.35 its choice of m."""
 
         name: Literal["cosface"] = "cosface"
-        margin: float = Field(0.35, ge=0, le=2, **linear_range(0, 0.6, "0.35 in the paper"))
+        margin: float = Field(0.35, ge=0, le=2, **range_between(0, 0.6, "0.35 in the paper"))
 
     options: Config
 
@@ -124,7 +124,7 @@ class ArcFace(MarginSoftmax):
         """
 
         name: Literal["arcface"] = "arcface"
-        margin: float = Field(0.5, ge=0, le=math.pi, **linear_range(0, 0.6, "0.5 in the paper"))
+        margin: float = Field(0.5, ge=0, le=math.pi, **range_between(0, 0.6, "0.5 in the paper"))
         beyond: Literal["linear", "printed"] = "linear"
 
     options: Config
@@ -175,7 +175,7 @@ class SphereFace(MarginSoftmax):
 
         name: Literal["sphereface"] = "sphereface"
         scale: float = Field(30.0, gt=0, le=1024, **log_range(8, 64, "around the default"))
-        margin: float = Field(1.5, gt=0, le=8, **linear_range(1.1, 2, "around the default"))
+        margin: float = Field(1.5, gt=0, le=8, **range_between(1.1, 2, "around the default"))
         relaxation: float = Field(0.0, ge=0, le=1e6)
 
     options: Config

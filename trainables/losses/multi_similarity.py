@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.proxy_anchor import log_one_plus_column_sum
@@ -59,7 +59,7 @@ class MultiSimilarity(Loss):
         name: Literal["multi_similarity"] = "multi_similarity"
         alpha: float = Field(2.0, gt=0, le=1024, **log_range(0.5, 16, "2 in the paper"))
         beta: float = Field(50.0, gt=0, le=1024, **log_range(2, 100, "50 in the paper"))
-        threshold: float = Field(0.5, ge=-1, le=1, **linear_range(0, 1, "0.5 and 1 in the paper"))
+        threshold: float = Field(0.5, ge=-1, le=1, **range_between(0, 1, "0.5 and 1 in the paper"))
         epsilon: float = Field(0.1, ge=0, le=2)
         mining: Literal["max_plus_epsilon", "none", "idml_printed"] = "max_plus_epsilon"
 

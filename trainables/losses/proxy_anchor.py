@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
@@ -49,7 +49,7 @@ class ProxyAnchor(ClassLoss):
 
         name: Literal["proxy_anchor"] = "proxy_anchor"
         alpha: float = Field(32.0, gt=0, le=1024, **log_range(8, 64, "32 in the paper"))
-        margin: float = Field(0.1, ge=0, le=2, **linear_range(0, 0.5, "0.1 in the paper"))
+        margin: float = Field(0.1, ge=0, le=2, **range_between(0, 0.5, "0.1 in the paper"))
         init: Init = "kaiming"
 
     options: Config
@@ -102,14 +102,11 @@ class ProxyNCANIR(ClassLoss):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(NamedConfig):
-        """alpha: scale α; the paper states none, so the default is Proxy-Anchor's 32.
-        margin: δ; the paper states none, so the default is Proxy-Anchor's 0.1.
+    class Config(ProxyAnchor.Config):
+        """alpha, margin: the paper states neither, so the defaults are Proxy-Anchor's.
         init: initial proxies, see `draw_initial_proxies`; the default is the public code's."""
 
-        name: Literal["proxy_nca_nir"] = "proxy_nca_nir"
-        alpha: float = Field(32.0, gt=0, le=1024, **log_range(8, 64, "32 in NIR's code"))
-        margin: float = Field(0.1, ge=0, le=2, **linear_range(0, 0.5, "0.1 in NIR's code"))
+        name: Literal["proxy_nca_nir"] = "proxy_nca_nir"  # type: ignore[assignment]
         init: Init = "randn8"
 
     options: Config

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from torch.func import jacrev, vmap
 
 from trainables import streams
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
@@ -132,7 +132,7 @@ class DetReg(Plain):
         name: Literal["detreg"] = "detreg"
         lambda1: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
         lambda2: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
-        epsilon: float = Field(0.4, ge=0, le=1, **linear_range(0.01, 0.8, "0.01 to 0.8 in paper"))
+        epsilon: float = Field(0.4, ge=0, le=1, **range_between(0.01, 0.8, "0.01 to 0.8 in paper"))
         flow: FlowConfig = FlowConfig()
         activation: Literal["relu", "leaky_relu", "tanh", "none"] = "relu"
         dueling: bool = True

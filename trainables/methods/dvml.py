@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
@@ -127,7 +127,7 @@ class DVML(Plain):
         lambda2_phase2: float = Field(1.0, ge=0, **log_range(1e-6, 1, "1 in the paper"))
         lambda3_phase2: float = Field(0.2, ge=0)
         lambda4_phase2: float = Field(0.8, ge=0)
-        phase1: float = Field(0.5, ge=0, le=1, **linear_range(0.1, 0.9, "none in the paper"))
+        phase1: float = Field(0.5, ge=0, le=1, **range_between(0.1, 0.9, "none in the paper"))
         samples: int = Field(20, ge=1, le=1000)
         hidden: int = Field(512, ge=1, le=65_536)
         generated: Literal["batches", "pooled"] = "batches"

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables.backbones.extra_token import check_tokens
-from trainables.config.ranges import linear_range, log_range
+from trainables.config.ranges import log_range, range_between
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
@@ -121,7 +121,7 @@ class IDML(Mixing):
         name: Literal["idml"] = "idml"
         mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "mixup"
         tau: float = Field(5.0, gt=0, le=1e12, **log_range(0.5, 50, "Fig. 4: 1 to 9"))
-        gamma: float = Field(0.0, ge=0, le=1e3, **linear_range(0, 4, "Fig. 4: 0 to 4"))
+        gamma: float = Field(0.0, ge=0, le=1e3, **range_between(0, 4, "Fig. 4: 0 to 4"))
         metric: Literal["ism_sim", "ism_dis", "plain"] = "ism_sim"
         uncertainty_dim: int = Field(512, ge=1, le=8192)
         uncertainty: Literal["vector", "unit", "relu"] = "vector"

@@ -10,7 +10,7 @@ from tests.ablate import specs
 
 WHY = (
     "method nir needs a loss with proxies or centres, not contrastive, because the flow is "
-    "conditioned on the proxy of the sample's class. Name such a loss."
+    "conditioned on the proxy of the sample's class. Take such a loss."
 )
 
 

@@ -30,7 +30,7 @@ def test_letters_have_one_size_and_marks_lie_within_their_pictures(tmp_path: Pat
         draw_search_history(search, Table(kind="search", study="s")),
         draw_heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta")),
     ]
-    for found, kind in ((search, "slices"), (search, "parallel"), (grid, "interactions")):
+    for found, kind in ((search, "slices"), (grid, "interactions")):
         drawings.append(drawer(kind)(found, Figure(kind=kind, studies=("s",), metric=METRIC)))
     for drawn in drawings:
         letters = [text for text in drawn.figure.findobj(Text) if text.get_text().strip()]
