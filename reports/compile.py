@@ -151,7 +151,7 @@ def _format_table_files(table: AnyTable) -> dict[str, str]:
 
 
 def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return the best configuration of each study that the recipe names, as YAML by file name."""
+    """Return best configurations as YAML by file name: of the studies in `best`, else of all."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     studies = recipe.best if frame.recipe.best else begun
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])

@@ -21,8 +21,8 @@ HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
 HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)
 NOTES = re.compile(r"^## Notes\n+(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
-FIRST_COLUMNS = "<!-- first columns alone -->"
-FURTHER = "\n\nFurther metrics and statistics:"
+SHORT_MARK = "<!-- first columns alone -->"
+FURTHER_HEADING = "\n\nFurther metrics and statistics:"
 REFERENCE = re.compile(r"\n*^Notes? ([\d, ]+)\.$", re.MULTILINE)
 
 
@@ -49,7 +49,7 @@ def extract_section(report: str, title: str) -> str:
 
 
 def fill_block(readme: str, report: str) -> str:
-    """Return the Markdown file with the block of the report's sweep filled again.
+    """Return the Markdown file with the tables in the block of the report's sweep copied anew.
 
     Raises:
         ReportError: there is no block for this sweep, or a title is not in the report.
@@ -73,13 +73,14 @@ def fill_block(readme: str, report: str) -> str:
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, {head['Threads']} "
         "thread per trial."
     )
-    is_short = FIRST_COLUMNS in match.group(2)
-    parts = [source, *([FIRST_COLUMNS] if is_short else [])]
+    old_block = match.group(2)
+    is_short = SHORT_MARK in old_block
+    parts = [source, *([SHORT_MARK] if is_short else [])]
     notes: set[str] = set()  # notes of the tables so far, each of which is copied once
-    for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
+    for title in re.findall(r"<!-- table: (.*?) -->", old_block):
         section = extract_section(report, title)
         if is_short:
-            section = section.partition(FURTHER)[0]
+            section = section.partition(FURTHER_HEADING)[0]
         lines = [line for line in section.splitlines() if line not in notes]
         notes.update(line for line in lines if line.startswith("- "))
         text = "\n".join(lines).strip()

@@ -310,7 +310,7 @@ class Recipe(RecipePart):
         names = {metric.rpartition("/")[2] for metric in metrics}
         if unknown := sorted({*self.smallest} - names):
             raise ValueError(
-                f"no table has the metric {unknown[0]} of smallest. Name one of theirs: "
+                f"`smallest` names {unknown[0]}, which no table has as a metric. The tables have: "
                 f"{', '.join(sorted(names)) or 'none'}."
             )
         return self
@@ -336,8 +336,10 @@ class Recipe(RecipePart):
 
         def restrict_part(part: Part) -> Part | None:
             names = tuple(name for name in list_part_studies(part) if name in studies)
-            if not names or isinstance(part, Table | Heatmap):
-                return part if names else None
+            if not names:
+                return None
+            if isinstance(part, Table | Heatmap):  # of one study
+                return part
             return part.model_copy(update={"studies": names})
 
         sections = {

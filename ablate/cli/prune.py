@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     for failure in failures:
         print_text(failure, error=True)
     if any(file.path.name == EXPORT for file in files):
-        print_text("`ablate report` writes reports that link to these weights anew.")
+        print_text("Reports link to these weights. `ablate report` writes them without the links.")
     return 1 if failures else 0
 
 

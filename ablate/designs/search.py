@@ -109,8 +109,9 @@ class Search(StudyBase):
             raise ConfigError("scheduler", message)
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
-            message = f"{self.scheduler.name} compares within rounds. Set round to a number"
-            raise ConfigError("round", f"{message}, or use the scheduler {others}.")
+            message = f"{self.scheduler.name} compares the trials of a round"
+            remedy = f"Set `round` to a number of trials, or use the scheduler {others}."
+            raise ConfigError("round", f"{message}. {remedy}")
         return self
 
     @property
@@ -138,13 +139,7 @@ class Search(StudyBase):
             "space": {
                 path: drop_unused(axis.model_dump(mode="json")) for path, axis in self.space.items()
             },
-            "sampler": [
-                self.sampler
-                if isinstance(self.sampler, str)
-                else self.sampler.model_dump(by_alias=True),
-                self.round,
-                self.startup,
-            ],
+            "sampler": [self.model_dump(by_alias=True)["sampler"], self.round, self.startup],
         }
         if self.scheduler is not None:
             content["scheduler"] = self.scheduler.model_dump()

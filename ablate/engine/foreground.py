@@ -87,7 +87,7 @@ def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
-            events = attempt.receive_events(0.0)
+            events = attempt.receive_events(patience=0.0)  # one at least
             dispatch.record_events(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":

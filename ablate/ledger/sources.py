@@ -129,7 +129,7 @@ def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
 
 
 def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
-    """Return lines such as `method.ddml: source differs at REVISION 3; 40 trials`."""
+    """Return a line for each component whose source differs, with the number of its trials."""
     counts = Counter(name for trial in differing.values() for name in trial.components)
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):

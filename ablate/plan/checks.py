@@ -132,7 +132,7 @@ class _Checker:
                 is_of_axis = f"space.{path}." in f"{fault.path}."
                 if is_of_axis or len(self.spec.studies[name].paths) == 1:
                     rule = "" if is_of_axis else f" with {fault.path}"
-                    message = f"{value!r} cannot be{rule}: {fault.message}. {remedy}"
+                    message = f"{value!r} is not allowed{rule}: {fault.message}. {remedy}"
                     raise ConfigError(where, message) from None
 
     def _check_centre(
@@ -167,8 +167,10 @@ class _Checker:
         for path in around.take or inheritance.list_always_exported_paths(studies, around.best_of):
             check_path(path, merged, where)
             varied = any(inheritance.is_path_within(path, other) for other in source.paths)
+            # a path that no cell of the source sets must be one of its centre
             if shares_centre and not varied:
                 check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)
+            # lay a value there, and see whether later layers drop it
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
@@ -274,7 +276,7 @@ class _Checker:
             )
         is_listed = study.race is not None or self.plan.find_precision(name) is not None
         if is_listed and any(point.shift for point in study.all_points):
-            message = "shift_seeds needs listed seeds, without a race or a precision"
+            message = "shift_seeds needs seeds as a number or a list, and no race. Remove one."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
             message = "a precision counts seeds alone. List seeds, or remove folds and splits."

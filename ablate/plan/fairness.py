@@ -278,12 +278,14 @@ def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[
 
 
 def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
+    """Map each path that `around` takes to the study that chose its value."""
     study, paths = studies[around.best_of], dict[str, str]()
     for field, other in study.references():
         if field != NEUTRAL:
             paths |= _map_inherited_paths(studies, other)
     candidates = study.size - (study.find_baseline() is not None)
-    if study.find_source_cell() is not None and candidates > 2:  # a promotion chooses anew
+    # a promotion of three or more candidates chooses all that it takes anew; two are no choice
+    if study.find_source_cell() is not None and candidates > 2:
         paths = dict.fromkeys(paths, around.best_of)
     varied = [path for point in study.all_points for path in study.export_params(point)]
     paths |= dict.fromkeys([*varied, *study.paths], around.best_of)

@@ -61,7 +61,7 @@ def list_inherited_paths(studies: Studies, name: str) -> set[str]:
 
 
 def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
-    """Return the paths that a study exports in any case."""
+    """Return the paths that a study passes on to others whichever of its cells is best."""
     source = studies[name].find_source_cell()
     if source is not None:
         return list(source.take or list_always_exported_paths(studies, source.best_of))

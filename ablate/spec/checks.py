@@ -61,11 +61,9 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
 
 
 def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
-    """Give each search with a box (`around.box`) the axes that were searched before.
+    """Replace each search with a box (`around.box`) by a copy with the axes searched before.
 
-    Args:
-        studies: the studies by name; searches with a box are replaced by copies with more axes.
-        order: their names, each after those it is centred on.
+    In `order`, each study comes after those it is centred on.
 
     Raises:
         ConfigError: A study with a box is no search, or nothing was searched before.

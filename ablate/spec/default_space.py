@@ -55,7 +55,7 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
     axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
     if not axes:
         message = f"{join_words(space)} of this study state no ranges"
-        raise ConfigError(f"{where}.space", f"{message}. Write an axis, as optimizer.lr.")
+        raise ConfigError(f"{where}.space", f"{message}. Name an axis, for example optimizer.lr.")
     return axes
 
 

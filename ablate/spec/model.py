@@ -43,7 +43,7 @@ class Resources(SpecPart):
     @classmethod
     def check_gpus(cls, value: float | None) -> float | None:
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
-            message = f"{value:g} must be 0, at least {SMALLEST}, or a whole number above 1"
+            message = f"{value:g} must be 0, a fraction from {SMALLEST} to 1, or a whole number"
             raise ConfigError("gpus", message)
         return value
 

@@ -198,8 +198,8 @@ class LedgerBackup:
             ledger_id, count = lease.ledger, max(count, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
-                f"{self.storage}: another machine ({lease.place}) has continued from it, "
-                "so nothing is overwritten"
+                f"{self.storage}: another machine ({lease.place}) has continued the sweep from "
+                "here, so nothing is overwritten. End that run, or give another --storage."
             )
         self._write_state(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory() as folder:

@@ -92,7 +92,9 @@ class Proposer:
         """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        concurrent = tuple(i - self._offset for i, trial in enumerate(earlier) if trial.running)
+        concurrent = tuple(
+            i - self._first_position for i, trial in enumerate(earlier) if trial.running
+        )
         params = proposals[idx]["params"] if idx in proposals else None  # by another driver
         return self._build_proposal(idx, params, earlier, concurrent)
 
@@ -149,8 +151,8 @@ class Proposer:
         return observe_warm_trials(sweep.plan, sweep.facts, self.name, self.space, self._centre)
 
     @property
-    def _offset(self) -> int:
-        """The number of trials in the history before the first proposal."""
+    def _first_position(self) -> int:
+        """The position of the first proposal in the history, after warm trials and neutral cell."""
         return len(self._warm) + (self._neutral_params is not None)
 
     @property
@@ -179,16 +181,13 @@ class Proposer:
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return the positions in the history of the same round's earlier proposals.
+        """Return the positions in the history of the round's earlier trials, which run meanwhile.
 
-        The neutral cell comes before them and belongs to the first round.
-
-        Args:
-            start: index of the round's first proposal.
-            idx: index of the current proposal.
+        The history has warm trials, the neutral cell, then the proposals. The neutral cell runs in
+        the first round. `start` is the index of the round's first proposal, `idx` of this one.
         """
-        first = start + self._offset if start else len(self._warm)
-        return tuple(range(first, idx + self._offset))
+        first = self._first_position + start if start > 0 else len(self._warm)
+        return tuple(range(first, self._first_position + idx))
 
     def _build_proposal(
         self,
@@ -238,7 +237,9 @@ class Proposer:
             if isinstance(size, int):
                 waiting = self._list_round_before(idx // size * size, idx)
             else:
-                waiting = tuple(position + self._offset for position in concurrent.get(idx, ()))
+                waiting = tuple(
+                    position + self._first_position for position in concurrent.get(idx, ())
+                )
             earlier.append(replace(self._observe_cells(cells), concurrent=waiting))
         return earlier
 

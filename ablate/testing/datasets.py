@@ -108,7 +108,7 @@ def check_loads_alike(data: DataOptions, folder: Path) -> Dataset:
 
 
 def check_split(data: DataOptions, folder: Path) -> None:
-    """Check that no training image is evaluated, with its official split and with `data.split`."""
+    """Check that no training image is evaluated: by default, in the papers' protocol, in folds."""
     dataset = load_dataset(_build_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
         parts = split_dataset(dataset, config, "")
@@ -118,7 +118,7 @@ def check_split(data: DataOptions, folder: Path) -> None:
         if dataset.official is not None:
             official = set(dataset.official.test.tolist())
             assert set(parts.test.index.tolist()) == official, "the test images are not official"
-        elif parts.val is not None:
+        elif parts.val is not None:  # without validation classes all sides share their classes
             assert not set(parts.train.classes) & set(parts.test.classes)
         if parts.val is not None:
             assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"

@@ -86,6 +86,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 metric == recipe.metrics[0] and bool(judgement and judgement.call == "better"),
             )
         first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
+        # a method whose best is neutral has a second row: its best cell that is not (OTHER)
         if cell + OTHER in groups:
             first = f"{first} (best is neutral)"
         elif cell.endswith(OTHER):
@@ -294,6 +295,7 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
             return all(format_level(levels.get(k)) == format_level(v) for k, v in items)
         if baseline is not None:
             return baseline in (cell, levels.get("variant"))
+        # none is named: the first row of a comparison, or all components off
         return recipe.kind == "compare" or _count_components_on(levels) == 0
 
     if not order:

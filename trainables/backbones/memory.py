@@ -33,8 +33,8 @@ def check_checkpointing(name: str) -> None:
     except (AssertionError, AttributeError):  # timm's ways to say so
         raise ConfigError(
             "training.checkpointing",
-            f"backbone {name} cannot; timm's models with set_grad_checkpointing and "
-            f"{', '.join(BACKBONES)} can. Leave it out, or give training.micro_batch.",
+            f"the backbone {name} does not support it; timm's models with set_grad_checkpointing "
+            f"and {', '.join(BACKBONES)} do. Leave it out, or give training.micro_batch.",
         ) from None
 
 
@@ -71,7 +71,7 @@ def check_parts(
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        fault = f"which draws in training ({', '.join(sorted(draws.operations))})"
+        fault = f"which draws random numbers in training ({', '.join(sorted(draws.operations))})"
         remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
         raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
 

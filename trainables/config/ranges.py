@@ -33,11 +33,6 @@ def list_default_axes(config: type[BaseModel], above: str) -> dict[str, dict[str
     Args:
         config: the configuration, with nested ones.
         above: path of the configuration in a trial, as `method`.
-
-    Example:
-        >>> from trainables.methods.base import METHODS
-        >>> list_default_axes(METHODS["ddml"].Config, "method")["method.alpha"]
-        {'low': 0.001, 'high': 3, 'log': True}
     """
     return dict(_iterate_axes(config, above))
 

@@ -280,7 +280,7 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
-        fault = f"no image of class {dataset.classes[int(untrained[0])]} trains."
+        fault = f"class {dataset.classes[int(untrained[0])]} has no image in the training split."
         raise ConfigError("data", f"{fault} Add some, or leave that class out.")
     names = _list_class_names(dataset, train)
     return (

@@ -108,7 +108,7 @@ def count_processes(resources: Resources, gpus: float) -> int:
     unit, share = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
     fits = share == processes if gpus else share >= processes
     if processes > 1 and not fits:
-        fault = f"{processes} do not go with {unit}: {share:g}."
+        fault = f"{processes} processes need as many {unit}, and a trial has {share:g}."
         remedy = f"Set resources.{unit}: {processes}, or leave processes out."
         raise ConfigError("resources.processes", f"{fault} {remedy}")
     return processes

@@ -127,8 +127,16 @@ def test_resources_are_checked_before_anything_waits() -> None:
         r"resources\.cpus": (Resources(cpus=count_cores() + 1, gpus=0), "cpu", False),
         "cpu does not go with": (Resources(gpus=1), "cpu", False),
         "GPU": (Resources(gpus=1000), "auto", False),
-        "2 do not go with cpus: 1": (Resources(cpus=1, gpus=0, processes=2), "cpu", True),
-        "2 do not go with gpus: 4": (Resources(cpus=1, gpus=4, processes=2), "cuda", True),
+        "2 processes need as many cpus, and a trial has 1": (
+            Resources(cpus=1, gpus=0, processes=2),
+            "cpu",
+            True,
+        ),
+        "2 processes need as many gpus, and a trial has 4": (
+            Resources(cpus=1, gpus=4, processes=2),
+            "cuda",
+            True,
+        ),
     }
     for match, (asked, device, cluster) in refusals.items():
         with pytest.raises(ConfigError, match=match):

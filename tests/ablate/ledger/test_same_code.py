@@ -113,7 +113,10 @@ def test_what_is_older_than_sources_is_taken(tmp_path: Path, edit: Edit) -> None
     assert preview.refused is None
     change(tmp_path, f"UPDATE trials SET source='{source}'")
     preview = preview_plan(plan, settings)
-    assert "source: method.ddml: source differs at REVISION 1; 4 trials" in preview.text
+    assert (
+        "source: method.ddml: the source was changed, but its REVISION is still 1; 4 trials"
+        in preview.text
+    )
     assert preview.refused is not None and "4 known trials" in str(preview.refused)
     preview = preview_plan(plan, replace(settings, same_code=True))
     assert "taken as the same code: method.ddml" in preview.text and preview.refused is None

@@ -244,7 +244,7 @@ def test_the_forest_has_a_line_a_difference_and_a_panel_a_unit() -> None:
     ("report", "message"),
     [
         ({"primary": "test/nmi"}, "no table has the primary metric test/nmi"),
-        ({"smallest": {"nmi": 0.5}}, "no table has the metric nmi of smallest"),
+        ({"smallest": {"nmi": 0.5}}, "`smallest` names nmi, which no table has"),
     ],
 )
 def test_what_would_be_ignored_is_refused(report: dict[str, Any], message: str) -> None:

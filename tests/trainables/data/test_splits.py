@@ -262,7 +262,7 @@ UNTRAINED = Official(torch.arange(2), torch.arange(2, 4), shared=True)
     [
         ([0, 1] * 12, DISJOINT, "tests classes that do not"),
         ([0, 0, 0, 1, 1], None, "class class 001 has 2 image.s., and 1 class.es. have fewer"),
-        ([0, 0, 1] + [0] * 21, UNTRAINED, "no image of class class 001 trains"),
+        ([0, 0, 1] + [0] * 21, UNTRAINED, "class class 001 has no image in the training split"),
     ],
 )
 def test_images_that_cannot_be_dealt(

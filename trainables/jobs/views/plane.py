@@ -34,7 +34,8 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
 
     `classes` names both and the unseen class nearest to them; `points` has coordinates [x, y] of
     unit embeddings of up to `images` images of each; `proxies` those of the two proxies; `sure` is
-    p at `DIRECTIONS` angles from 0, and `angle`, in degrees, that between the proxies.
+    the probability of the likelier class at `DIRECTIONS` angles from 0; `angle`, in degrees, lies
+    between the proxies; `unsure` is the share of it where that probability is below `level`.
     """
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training
