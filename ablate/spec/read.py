@@ -176,8 +176,6 @@ def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         field = next(iter(graph[cycle[0]].values()))
-        message = (
-            f"the studies wait for each other in a cycle ({' → '.join(cycle)}). Remove a link."
-        )
+        message = f"the studies wait for each other ({' → '.join(cycle)}). Remove a reference."
         raise ConfigError(f"studies.{cycle[0]}.{field}", message) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

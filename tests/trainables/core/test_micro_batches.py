@@ -87,7 +87,10 @@ def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
     [
         ({"mode": "frozen"}, "backbone.mode: frozen"),
         ({**FINETUNE, "freeze_bn": False}, "norms .BatchNormAct2d. compute their statistics of"),
-        ({**FINETUNE, "name": "legacy_senet154"}, "which draws in training .bernoulli_."),
+        (
+            {**FINETUNE, "name": "legacy_senet154"},
+            "which draws random numbers in training .bernoulli_.",
+        ),
     ],
 )
 def test_what_cannot_be_divided_is_refused(drawn: Path, backbone: Any, fault: str) -> None:
