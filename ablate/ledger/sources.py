@@ -134,7 +134,7 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
         digest, reason = source_digests.compute_component_digest(name)
-        fault = f"source differs at REVISION {components.get_revision(name)}"
+        fault = f"the source was changed, but its REVISION is still {components.get_revision(name)}"
         if digest is None:
             fault = f"its source cannot be read ({reason})"
         lines.append(f"{name}: {fault}; {count} trial{'' if count == 1 else 's'}")

@@ -89,7 +89,7 @@ def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
         ({**FINETUNE, "freeze_bn": False}, "norms .BatchNormAct2d. compute their statistics of"),
         (
             {**FINETUNE, "name": "legacy_senet154"},
-            "which draws random numbers in training .bernoulli_.",
+            "draws random numbers in training .bernoulli_.",
         ),
     ],
 )
