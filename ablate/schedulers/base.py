@@ -96,8 +96,5 @@ def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: i
 
 
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(
-    "schedulers",
-    "ablate.schedulers.halving",
-    "ablate.schedulers.asha",
-    "ablate.schedulers.median",
+    "schedulers", "ablate.schedulers.halving", "ablate.schedulers.asha", "ablate.schedulers.median"
 )

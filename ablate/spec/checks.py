@@ -8,12 +8,7 @@ from ablate.designs.search import Search
 from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
-from ablate.values.errors import (
-    describe_unknown,
-    describe_unknown_metric,
-    format_value,
-    join_words,
-)
+from ablate.values.errors import describe_unknown, describe_unknown_metric, format_value, join_words
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.recipe import Figure, Recipe

@@ -172,10 +172,7 @@ def _get_child(level: Any, key: str) -> Any:
 
 
 def _describe_unknown_key(
-    path: Sequence[str],
-    model: type[BaseModel],
-    data: Any,
-    suggest: Callable[[str], str] | None,
+    path: Sequence[str], model: type[BaseModel], data: Any, suggest: Callable[[str], str] | None
 ) -> str:
     """Return the message for an unknown or removed key."""
     field, key = ".".join(path), path[-1]

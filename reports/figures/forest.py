@@ -9,11 +9,7 @@ from reports.tables import labels
 from reports.tables.verdict import Verdict, group_verdicts
 
 MAX_ROWS = 80  # a taller figure is no overview
-MARKS = {
-    "better": ("^", "#0072B2"),
-    "worse": ("v", "#D55E00"),
-    "no difference": ("s", "#009E73"),
-}
+MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00"), "no difference": ("s", "#009E73")}
 OPEN = ("o", "#5f5f5f")
 ROW = 0.24  # inches
 WIDTH = 6.4

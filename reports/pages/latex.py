@@ -10,12 +10,7 @@ in with \\input.
 import re
 from collections.abc import Sequence
 
-from reports.pages.markup import (
-    build_grid,
-    build_plain_grid,
-    get_note_mark,
-    split_further_columns,
-)
+from reports.pages.markup import build_grid, build_plain_grid, get_note_mark, split_further_columns
 from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 

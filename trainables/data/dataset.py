@@ -28,9 +28,7 @@ from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 DATASETS: Registry[type[DataSource]] = Registry(
-    "data",
-    "trainables.data.embedded.reader",
-    "trainables.data.sets",
+    "data", "trainables.data.embedded.reader", "trainables.data.sets"
 )
 
 BOTH, QUERY, GALLERY = 0, 1, 2  # roles of an image where it is evaluated

@@ -27,11 +27,7 @@ EXCLUDED = torch.iinfo(torch.int64).min
 
 
 def find_places(
-    rows: Tensor,
-    labels: Tensor,
-    cut: int | None,
-    score: Score,
-    metrics: Sequence[RankingMetric],
+    rows: Tensor, labels: Tensor, cut: int | None, score: Score, metrics: Sequence[RankingMetric]
 ) -> Iterator[PositiveRanks]:
     """Find the places of every query's positives, up to the depth that `metrics` need.
 
@@ -70,11 +66,7 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
 
 
 def sort_nearest(
-    rows: Tensor,
-    labels: Tensor,
-    cut: int | None,
-    score: Score,
-    limit: Callable[[Tensor], Tensor],
+    rows: Tensor, labels: Tensor, cut: int | None, score: Score, limit: Callable[[Tensor], Tensor]
 ) -> Iterator[PositiveRanks]:
     """Find every query's positives among its K nearest references, in blocks of queries.
 

@@ -25,11 +25,7 @@ from typing import ClassVar
 from trainables.config.images import DataConfig
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
-from trainables.data.files.data_set_markers import (
-    build_unreadable_error,
-    join_names,
-    locate_root,
-)
+from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
 from trainables.errors import ConfigError

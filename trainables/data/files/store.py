@@ -25,13 +25,7 @@ from torch import Tensor
 
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
-from trainables.data.decode import (
-    Box,
-    Picture,
-    compute_short_size,
-    decode_picture,
-    map_ahead,
-)
+from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
 from trainables.data.files.lists import name_unreadable_file
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress

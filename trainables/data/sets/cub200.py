@@ -19,11 +19,7 @@ from trainables.data.dataset import DATASETS, Row
 from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import (
-    build_damage_error,
-    build_line_error,
-    iterate_fields,
-)
+from trainables.data.files.lists import build_damage_error, build_line_error, iterate_fields
 
 TRAINING = 100  # classes
 IMAGE, LABEL = "<image id> <class folder>/<file>", "<image id> <class id>"

@@ -143,8 +143,7 @@ class Embedded:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if isinstance(backbone, ExtraTokenViT):
             raise ConfigError(
-                "figures",
-                "A transformer with a second token has two outputs. Choose another cell.",
+                "figures", "A transformer with a second token has two outputs. Choose another cell."
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]
