@@ -102,7 +102,8 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--seeds",
         metavar="N",
-        help="The number of seeds, or a list such as 0,1,5, for all studies except searches.",
+        help="The number of seeds, or a list such as 0,1,5, of the studies that compare; searches "
+        "and finalists keep theirs.",
     )
     add_device(command)
     command.add_argument(

@@ -198,7 +198,7 @@ class Compare(StudyBase):
         others = ", ".join(point.cell for point in self.all_points[len(self.combinations) :])
         if not others:
             return []
-        return [f"one trial with their rows unless the best of those is neutral: {others}"]
+        return [f"rows that train only if the method switched off is the best: {others}"]
 
 
 def _format_place(factor: str, level: str) -> str:

@@ -163,11 +163,13 @@ def describe_trainings(
                 side, total = config["data"]["image_size"], steps * training["epochs"]
                 sizes.add((side, images, steps, total))
                 warnings = dict(_warn_of_training(training, parts, steps)) | warnings
+                sides = (("train", parts.train), ("validate", parts.val), ("test", parts.test))
+                classes = [f"{len(side.classes)} {verb}" for verb, side in sides if side]
         # describe them
         if sizes:
             ranges = [_format_range(values) for values in zip(*sizes, strict=True)]
             text = "{} px, {} training images, steps: {} an epoch, {} in all"
-            lines[name] = text.format(*ranges)
+            lines[name] = f"{text.format(*ranges)}; classes: {', '.join(classes)}"
         if len(state.cells) < state.size or not all(map(progression.is_settled, state.cells)):
             for text in warnings.values():
                 studies_by_warning.setdefault(text, []).append(name)

@@ -40,7 +40,8 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     caption = (
         f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn])}"
         f"{bars if max(v.n for v in drawn) > 1 else ''}. Triangle up: better, down: worse, square: "
-        "no difference, dot: open. Band: ±δ, the smallest effect of interest."
+        "no difference, dot: open or the same as another row. Band: ±δ, the smallest effect of "
+        "interest."
     )
     if any(v.printed and v.printed.metric == v.metric for v in drawn):
         caption += " Diamond: the gain that the paper prints."

@@ -22,6 +22,7 @@ from reports.tables.model import (
     TableData,
     TableRow,
 )
+from reports.tables.notes import EFFECT_SIZES
 
 Column = tuple[str, bool, list[Field]]  # header, whether it is further, a field for each row
 FURTHER = "Further metrics and statistics:"
@@ -260,11 +261,11 @@ def format_plain_notes(shared: Sequence[str]) -> str:
 
 
 def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """Return notes in indented lines."""
+    """Return notes in indented lines, without those on columns that a terminal does not show."""
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
-        if note
+        if note and EFFECT_SIZES not in note[:8]
     ]
 
 

@@ -82,7 +82,7 @@ def format_evidence(verdict: Verdict) -> str:
             "its best configuration is the baseline: the method brought nothing in this search"
         )
     elif verdict.call == "same":
-        words.append("no test image differs")
+        words.append(f"it differs by less than one test image at every {unit}")
     elif n == 0:
         words.append(f"no {unit} has both")
     elif n == 1:

@@ -108,6 +108,8 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
         if counts[call] or call in DECIDED
     ]
     questions = len(verdicts) - counts["same"]
+    if not questions:
+        return f"Rows compared: {len(verdicts)}, each the same as another row."
     return f"Of {questions} question{'' if questions == 1 else 's'}: {', '.join(parts)}."
 
 

@@ -92,7 +92,7 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
 
 
 def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
-    """Warn of parameters of a search whose best values lie at an end of their range."""
+    """Warn of a search whose trials all tie, or whose best values lie at an end of their range."""
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
@@ -100,6 +100,11 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
     trials = collect_trials(frame.select_study(study), metric).trials
     ranked = sorted(trials, key=lambda trial: sign * trial.result.mean)
     lines = []
+    if len(trials) > 1 and len({trial.result.mean for trial in trials}) == 1:
+        lines.append(
+            f"{study}: all {len(trials)} trials have the same {metric}, so the search chose none. "
+            "Take a harder task, more validation classes or a finer metric."
+        )
     for path, axis in space.items():
         best = [trial.coords[path] for trial in ranked if path in trial.coords]
         if len(best) >= LEAST_TRIALS and (end := find_edge(axis, best)):
