@@ -77,16 +77,18 @@ class Factorial(StudyBase):
     def _check_fraction(self) -> None:
         if self.exclude:
             raise ConfigError(
-                "exclude", f"a {self.fraction} factorial keeps all its runs. Remove it."
+                "exclude", f"a {self.fraction} factorial needs all its runs. Remove it."
             )
         for factor, levels in self.factors.items():
             if len(levels) != 2:
-                message = f"a {self.fraction} factorial has 2 levels each, not {len(levels)}"
+                message = f"a {self.fraction} factorial takes 2 levels a factor, not {len(levels)}"
                 raise ConfigError(f"factors.{factor}", message)
         screens = self.fraction == "plackett_burman"
         most = fractions.MAX_SCREENED if screens else fractions.MAX_FACTORS
         if len(self.factors) > most:
-            message = f"a {self.fraction} factorial has at most {most}, not {len(self.factors)}"
+            message = (
+                f"a {self.fraction} factorial takes up to {most} factors, not {len(self.factors)}"
+            )
             raise ConfigError("factors", message)
         check_size(len(list(self._list_level_combinations())))
 

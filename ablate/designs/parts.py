@@ -100,7 +100,7 @@ def check_seeds(seeds: Seeds | None) -> Seeds | None:
         if len(set(seeds)) != len(seeds):
             raise ConfigError("seeds", "a seed is named twice. Remove one.")
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
-            raise ConfigError("seeds", f"seeds go from 0 to {MAX_SEED}")
+            raise ConfigError("seeds", f"a seed must be from 0 to {MAX_SEED}. Change it.")
     return seeds
 
 

@@ -80,7 +80,7 @@ class Promote(StudyBase):
     @model_validator(mode="after")
     def check_one_number(self) -> Promote:
         if self.best is None and self.share is None:
-            raise ConfigError("", "it needs best or share: say how many cells are promoted")
+            raise ConfigError("", "the number of cells is missing. Give `best` or `share`.")
         if self.best is not None and self.share is not None:
             raise ConfigError("share", "best is given too. Remove one of the two.")
         return self

@@ -90,7 +90,7 @@ class Search(StudyBase):
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
-            raise ConfigError("objectives", f"{', '.join(metrics)} name a metric twice")
+            raise ConfigError("objectives", f"{', '.join(metrics)} repeat a metric. Remove it.")
         if self.warm_start is not None and (self.folds is not None or self.scheduler is not None):
             other = "folds" if self.scheduler is None else "a scheduler"
             raise ConfigError("warm_start", f"it excludes {other}. Remove one of them.")

@@ -271,15 +271,15 @@ class _Checker:
         if is_staged and self.plan.find_precision(name) is None:
             raise ConfigError(
                 self.locate(field),
-                "a precision is that of a table. Add one of kind compare or components of the "
-                "study to report.tables, or list seeds.",
+                "seeds by precision need a table of this study. Add one of kind compare or "
+                "components to report.tables, or list seeds.",
             )
         is_listed = study.race is not None or self.plan.find_precision(name) is not None
         if is_listed and any(point.shift for point in study.all_points):
             message = "shift_seeds needs seeds as a number or a list, and no race. Remove one."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
-            message = "a precision counts seeds alone. List seeds, or remove folds and splits."
+            message = "seeds by precision exclude folds and splits. List seeds, or remove those."
             raise ConfigError(self.locate(field), message)
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
@@ -341,7 +341,7 @@ class _Checker:
                 if not merged.get("selection", {}).get("train_curve"):
                     raise ConfigError(
                         self.locate(field),
-                        f"trials of {name} do not look at {metric!r} in each epoch. Set "
+                        f"trials of {name} do not record {metric!r} in each epoch. Set "
                         "`selection: {train_curve: true}` in their trial, or draw another metric",
                     )
             self._check_task(field, metric, name)

@@ -48,13 +48,13 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
     axes: dict[str, Any] = {}
     for section, axis in space.items():
         if axis == DEFAULT and section not in SECTIONS:
-            message = f"default ranges exist of {join_words(SECTIONS)}, not of {section}"
+            message = f"there are default ranges for {join_words(SECTIONS)}, not for {section}"
             raise ConfigError(f"{where}.space.{section}", f"{message}. Write its axis.")
         if axis == DEFAULT:
             axes |= list_section_axes(section, trial)
     axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
     if not axes:
-        message = f"{join_words(space)} of this study state no ranges"
+        message = f"there are no default ranges for {join_words(space)} of this study"
         raise ConfigError(f"{where}.space", f"{message}. Name an axis, for example optimizer.lr.")
     return axes
 

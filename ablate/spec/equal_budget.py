@@ -88,7 +88,7 @@ class Fair(SpecPart):
     def check_seeds(cls, value: Seeds) -> Seeds:
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"{join_words(sorted(used))} search and rank already. Choose other seeds."
+            message = f"{join_words(sorted(used))} are seeds of its searches. Choose others."
             raise ConfigError("seeds", message)
         return value
 

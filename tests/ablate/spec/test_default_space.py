@@ -64,9 +64,9 @@ def test_it_equals_the_axes_written_out(default: Any) -> None:
 
 
 def test_sections_without_ranges_are_refused() -> None:
-    with pytest.raises(ConfigError, match="default ranges exist of optimizer, loss, method"):
+    with pytest.raises(ConfigError, match="there are default ranges for optimizer, loss, method"):
         space({"training.epochs": "default"})
-    with pytest.raises(ConfigError, match="state no ranges"):
+    with pytest.raises(ConfigError, match="there are no default ranges"):
         space({"method": "default"})
 
 
