@@ -171,6 +171,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
     [
         (1, ["DROP TABLE stops"]),
         (2, ["DROP TABLE beside"]),
+        (7, ["DROP TABLE warm_starts"]),
         (
             5,
             [
@@ -198,6 +199,9 @@ def test_a_ledger_of_before_gets_what_it_lacks(
         assert later.list_proposals("k")[0]["beside"] == ()
         later.put_stop("s", "study", "cell", 3)
         assert later.get_stops("s", "study") == {"cell": 3}
+        assert later.get_warm_start("s", "study") is None
+        later.put_warm_start("s", "study", ["t"])
+        assert later.get_warm_start("s", "study") == ["t"]
 
 
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
