@@ -173,9 +173,9 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
-                f"its result is of trial {result.trial_id}, which is none of the {len(trial_ids)} "
-                "trials of this ledger or not the folder's own. Copy each batch's folder as a "
-                "whole, and give the --out that wrote the cells.",
+                f"its result is of trial {result.trial_id}, which this ledger of {len(trial_ids)} "
+                "trials does not have, or which has another folder. Copy each batch's folder as "
+                "a whole, and give the same --out as to `ablate cells`.",
             )
         results[trial] = result
     return results

@@ -20,9 +20,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         choices=("ls", "show", "export", "replay", "import"),
         default="ls",
         help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints a trial as "
-        "JSON; `export [SWEEP]` writes a row for each cell and seed of a sweep, the latest without "
-        "SWEEP; `replay [SWEEP]` writes to MLflow what it lacks (while no run is active); `import "
-        "DIR` records the results of a batch (`ablate cells`).",
+        "JSON; `export [SWEEP]` writes a row for each cell and seed of a sweep (default: the "
+        "latest); `replay [SWEEP]` writes to MLflow what it lacks (while no run is active); "
+        "`import DIR` records the results of a batch (`ablate cells`).",
     )
     command.add_argument(
         "--to", metavar="FILE", help="For `export`: a .csv file (default: print CSV)."

@@ -197,6 +197,9 @@ def build_options(args: argparse.Namespace) -> Options:
         if name in values:
             values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
     if values.get("budget") == 0:
-        raise ConfigError("--budget", f"{args.budget!r} is no time. Give --plan to run nothing.")
+        raise ConfigError(
+            "--budget",
+            f"{args.budget!r} is no length of time. Give 90m or 8h; --plan runs nothing.",
+        )
     values["stuck_after"] = values.get("stuck_after") or None
     return Options(**values, report=not getattr(args, "no_report", False))

@@ -38,7 +38,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--checkpoint-seconds",
         metavar="TIME",
-        help="The least time between two checkpoints of a trial (default: 10); 0: each epoch.",
+        help="The least seconds between two checkpoints of a trial (default: 10; 0: every epoch).",
     )
     command.add_argument(
         "--stuck-after",

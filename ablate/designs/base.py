@@ -355,10 +355,9 @@ class StudyBase(SpecPart):
         )
 
     def find_always_exported_paths(self) -> list[str]:
-        """Return the paths that every cell sets.
+        """Return the paths that every cell sets, whatever its levels.
 
-        Paths of a conditional branch or of a single variant, and those that come with a whole
-        component, are left out.
+        Left out are those of a component that a factor chooses, and those searched under a `when`.
         """
         sampled = self.sampling()
         return [

@@ -147,21 +147,21 @@ def describe_trainings(
     lines: dict[str, str] = {}
     studies_by_warning: dict[str, list[str]] = {}
     for name in plan.order:
-        # find distinct trainings, of which equal sections are one object
+        # find distinct trainings: equal sections are one object
         state = progression.studies[name]
         configs = [cell.config for cell in state.cells if cell.error is None]
         configs = configs or [build_example_config(plan, state)]
         distinct = {(id(config["data"]), id(config["training"])): config for config in configs}
         # measure them
-        sizes: set[tuple[int, ...]] = set()  # side, images, steps of an epoch, steps of a trial
+        sizes: set[tuple[int, ...]] = set()  # pixels, images, steps of an epoch, steps of a trial
         warnings: dict[str, str] = {}  # the first of each kind
         for config in distinct.values():
             training, parts = config["training"], load_splits(config["data"])
             if parts is not None:
                 images = len(parts.train)
                 steps = count_steps_per_epoch(images, training["batch_size"])
-                side, total = config["data"]["image_size"], steps * training["epochs"]
-                sizes.add((side, images, steps, total))
+                pixels, total = config["data"]["image_size"], steps * training["epochs"]
+                sizes.add((pixels, images, steps, total))
                 warnings = dict(_warn_of_training(training, parts, steps)) | warnings
                 sides = (("train", parts.train), ("validate", parts.val), ("test", parts.test))
                 classes = [f"{len(side.classes)} {verb}" for verb, side in sides if side]

@@ -56,9 +56,10 @@ class NodeList:
     def list_nodes(self, running: Sequence[str]) -> list[Node]:
         """Return the machines with the running trials of each, and forget other trials."""
         if len(self.nodes) == 1:  # no other node can have them, even before their first event
-            self.node_by_trial = dict.fromkeys(running[: self.slots], self.nodes[0][0])
-        nodes = self.node_by_trial
-        self.node_by_trial = {trial: nodes[trial] for trial in running if trial in nodes}
+            [(only_node, _, slots)] = self.nodes
+            self.node_by_trial = dict.fromkeys(running[:slots], only_node)  # others wait for a slot
+        known = self.node_by_trial
+        self.node_by_trial = {trial: known[trial] for trial in running if trial in known}
         return [
             Node(
                 name=name,

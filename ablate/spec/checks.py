@@ -74,7 +74,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             searched = _list_searched_axes(studies, around)
             if not searched:
                 message = f"no numeric axis was searched for {around.best_of}"
-                raise ConfigError(where, f"{message}. Name a study around a search.")
+                raise ConfigError(where, f"{message}. Name a study that leads to a search.")
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
             with_box = study.model_copy(update={"space": axes | study.space})
@@ -144,8 +144,8 @@ def check_compared(field: str, metric: str) -> None:
     if split == "train" and last:
         raise ConfigError(
             field,
-            f"{metric!r} is measured on the training classes, by which trials cannot be compared. "
-            f"Write val/{last}; with `evaluate: [val, train]` tables can also show {metric}",
+            f"{metric!r} is measured on the training classes, so trials cannot be compared by it. "
+            f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`.",
         )
 
 

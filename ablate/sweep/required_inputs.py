@@ -172,7 +172,7 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
         ]
         if not holding:
             where = f"{locate(study)}, {path}"
-        elif holding[-1].where == f"{study}.folds":
+        elif holding[-1].where == f"{study}.folds":  # it sets the fold, not a value at `path`
             where = locate(holding[-1].where)
         else:
             where = locate(find_origin(layers, path, path))

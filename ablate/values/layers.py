@@ -81,7 +81,10 @@ def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
 
     Args:
         layers: lowest first.
-        reported: the path to show in the address, if it differs from `path`.
+        reported: the path to show in the address; with "" it is `path`.
+
+    Returns:
+        If no layer sets it, an address in the last layer; "trial" if no path is reported.
     """
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):

@@ -14,14 +14,15 @@ def compute_detectable_size(
 ) -> float | None:
     """Return the true difference that the default rule detects with 80 %, in sd of one run.
 
-    Of rows, both of the rule's intervals must leave out 0: t over n − 1 degrees of freedom, and
-    Dunnett's c over m (n − 1). For each the size is δ with P(T_ν(δ √(n/2)) > quantile) = 0.8, T
-    noncentral t; the larger of the two stands for both. Of main effects, the two sides have n
-    cells / 2 runs each.
+    Rows (`cells` is None): both of the rule's intervals must leave out 0: t over n − 1 degrees of
+    freedom, and Dunnett's c over m (n − 1). For each the size is δ with P(T_ν(δ √(n/2)) > quantile)
+    = 0.8, T noncentral t; the larger of the two stands for both. Main effects (`cells` given): the
+    two sides have n·cells/2 runs each, and share no reference (correlation 0).
 
     Args:
-        seeds: n that both rows have. comparisons: m of the family.
-        cells: of a two-level factorial that is judged by its main effects.
+        seeds: n, the seeds of both rows.
+        comparisons: m, the number of comparisons in the family.
+        cells: the cells of a two-level factorial that is judged by its main effects.
 
     Returns:
         None for fewer than two seeds.

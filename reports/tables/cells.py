@@ -140,7 +140,10 @@ def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
 
 
 def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
-    """Return values by seed at each combination of levels; equal trials count once."""
+    """Return the values by seed at each combination of levels.
+
+    Cells with equal levels are the same trials, so that their values by seed are equal.
+    """
     coords_of = dict(zip(map(str, cells["cell"]), complete_coordinates(frame, cells), strict=True))
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     for cell, by_seed in group_by_cell(cells, metric).items():

@@ -24,7 +24,7 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= classes:
         fault = f"they are from {lowest} to {highest}, and the logits have {classes} columns"
-        raise ConfigError("labels", f"{fault}. Give the column of each item.")
+        raise ConfigError("labels", f"{fault}. Give for each item its class's column.")
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
     target = logits.gather(1, labels[:, None])

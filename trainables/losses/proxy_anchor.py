@@ -117,6 +117,7 @@ class ProxyNCANIR(ClassLoss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         alpha, margin = self.options.alpha, self.options.margin
+        # transposed, since the sums run over the proxies of an item: [..., C, B] to [..., B]
         attract = log_one_plus_column_sum((-alpha * (score - margin)).mT, pairs.pos.mT)
         repel = log_one_plus_column_sum((alpha * (score + margin)).mT, pairs.neg.mT)
         attract_count = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)

@@ -168,8 +168,8 @@ class DetReg(Plain):
         if config.augmentation != "none" and 1 < per_class <= config.neighbour:
             raise ValueError(
                 f"method.neighbour must be below training.per_class ({per_class}), not "
-                f"{config.neighbour}: no item of a batch has that many others of its class. Take "
-                "augmentation: none to have no augmented points."
+                f"{config.neighbour}: no item of a batch has that many others of its class. Lower "
+                "it, or set method.augmentation: none."
             )
 
     def forward(

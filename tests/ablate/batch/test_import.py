@@ -219,8 +219,8 @@ def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
     """A ledger that has other trials, or none, and a folder that is no batch's."""
     other = plan("other", rate=5e-4)
     export_cells(other, synthetic_settings(tmp_path / "other"), tmp_path / "other.jsonl")
-    assert "--out" in refused(work, tmp_path / "other", "of the 2 trials of this ledger")
-    refused(work, tmp_path / "none", "of the 0 trials of this ledger")
+    assert "--out" in refused(work, tmp_path / "other", "this ledger of 2 trials")
+    refused(work, tmp_path / "none", "this ledger of 0 trials")
     refused(tmp_path, tmp_path / "other", "Copy the folder of `python -m trainables.jobs.batch`")
 
 
