@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, update_wrapper
 from io import BytesIO
 from typing import Any, ClassVar, Literal
 
@@ -161,9 +161,12 @@ def register_model_figure(
         subject: what it shows, for the title if a recipe has none.
         apart: whether it has a page of its own.
     """
-    return lambda draw: plot.FigureKind(
-        options, partial(_draw_models, draw=draw, subject=subject, apart=apart)
-    )
+
+    def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
+        drawn = partial(_draw_models, draw=draw, subject=subject, apart=apart)
+        return plot.FigureKind(options, update_wrapper(drawn, draw))
+
+    return declare
 
 
 def _draw_models(

@@ -124,10 +124,11 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
     """
     while True:
         shutil.rmtree(target, ignore_errors=True)
-        (target / CHECKPOINTS).mkdir(parents=True)
+        target.mkdir(parents=True)
         sizes = {}
         with contextlib.suppress(FileNotFoundError):
             for name, path in iterate_checkpoint_files(folder):
+                (target / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(path, target / name)
                 sizes[name] = (target / name).stat().st_size
             (target / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")

@@ -53,7 +53,9 @@ def test_batches_and_steps_that_do_not_suit_the_images(
     plan(images, {"batch_size": 8, "per_class": 2} | training)
     lines = capsys.readouterr().out.splitlines()
     if training == {"epochs": 17}:
-        assert "    32 px, 42 training images, steps: 6 an epoch, 102 in all" in lines
+        training_line = "    32 px, 42 training images, steps: 6 an epoch, 102 in all; "
+        classes = "classes: 7 train, 3 validate, 4 test"
+        assert training_line + classes in lines
     topics = ("steps in all (", "training.per_class is", "training.batch_size is")
     warnings = [line for line in lines if "warning:" in line and any(t in line for t in topics)]
     assert len(warnings) == (warning is not None) and (warning or "") in "".join(warnings)

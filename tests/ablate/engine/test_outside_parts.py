@@ -64,7 +64,7 @@ print(json.dumps({
     "rows": table(made),
     "notes": list_study_notes(made.progression.plan, "wide"), "refused": refused,
     "schema": [name in defs for name in ("Doubling", "OneGoesOn")],
-    "samplers": defs["Search"]["properties"]["sampler"]["enum"],
+    "samplers": defs["Search"]["properties"]["sampler"]["anyOf"][0]["enum"],
 }))
 """
 
