@@ -40,7 +40,7 @@ def list_components() -> Iterator[Any]:
         yield from (getattr(kind, "draw", kind) for kind in kinds)
 
 
-@pytest.mark.parametrize("component", list_components(), ids=lambda each: each.__name__)
+@pytest.mark.parametrize("component", [*list_components()], ids=lambda each: each.__name__)
 def test_the_example_of_a_component_runs(component: Any) -> None:
     names = {**NAMES, **vars(sys.modules[component.__module__])}
     (example,) = doctest.DocTestFinder(recurse=False).find(component, globs=names)

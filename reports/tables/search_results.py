@@ -17,7 +17,7 @@ from reports.tables.cells import (
     run_ids,
     summarize_cells,
 )
-from reports.tables.labels import format_level, format_metric_label, to_slug
+from reports.tables.labels import format_level, format_metric_label, is_lower_better, to_slug
 from reports.tables.model import MeasuredMetric, TableData, TableRow
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
     results = summarize_cells(cells, recipe.metrics[0])
-    ranked = sorted(results, key=lambda cell: (-results[cell].mean, index[cell], cell))
+    sign = 1 if is_lower_better(recipe.metrics[0]) else -1
+    ranked = sorted(results, key=lambda cell: (sign * results[cell].mean, index[cell], cell))
     rows = []
     for cell in ranked[: recipe.top]:
         group = cells[cells["cell"] == cell]

@@ -227,6 +227,16 @@ def test_importances_name_evaluator_and_trials(evaluator: Any) -> None:
     assert EVALUATORS[evaluator] in told and "60 trials" in told and "Caution" not in told
 
 
+@pytest.mark.parametrize("metric", [METRIC, "test/spectrum"])
+def test_a_search_lists_the_best_values_first(metric: str) -> None:
+    found = searched(8)
+    found.cells[metric] = found.cells[METRIC]
+    table = build_table(found, Table(kind="search", study="s", metrics=(metric,), top=3))
+    assert isinstance(table, TableData)
+    values = sorted(found.cells[metric], reverse=metric == METRIC)
+    assert [row.measured[metric].summary.mean for row in table.rows] == values[:3]
+
+
 def test_what_goes_with_a_table() -> None:
     def keys(found: Any, *parts: dict[str, Any]) -> list[str]:
         return [t.key for t in build_all(found, Recipe.model_validate({"tables": parts}))]
