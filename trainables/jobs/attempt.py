@@ -67,7 +67,7 @@ class Attempt:
     Args:
         job: the work; `job.runtime.trial_dir` must be set.
         runner: `module:function`, the generator function that runs the job.
-        clean: whether to delete `checkpoints/` after the final event.
+        clean: whether to delete the folder of checkpoints after the final event.
         lock_seconds: how long to wait for another process's lock before a TimeoutError.
     """
 

@@ -91,8 +91,8 @@ def fetch_files(storage: Storage, job: Job) -> None:
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the files of a trial's folder that belong to a checkpoint.
 
-    They are the newest state with its best weights (or all files that another runner keeps in
-    `checkpoints`), and the files beside `checkpoints`, such as log, result and export.
+    They are the newest state with its best weights (or all files that another runner keeps with
+    its checkpoints), and the files of the trial's folder itself, such as log, result and export.
     """
     names = {path.name for path in (folder / CHECKPOINTS).glob("[!.]*") if path.suffix != ".tmp"}
     states = sorted(name for name in names if name.startswith("steps-"))
