@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return check_data_set(args)
     if args.name is not None:
-        fault = f"`list` takes no name such as {args.name!r}. Put `check` before it."
+        fault = f"`list` takes no name. Check this data set by `ablate data check {args.name}`."
         raise ConfigError("NAME", fault)
     print_text("\n".join(describe_data_sets()))
     return 0

@@ -80,7 +80,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--data-root",
         metavar="DIR",
-        help="The folder of the data set; if none is named, a folder of class folders.",
+        help="The folder of the data set; of class folders if the spec names no data set.",
     )
     add_allow_partial(command)
     command.add_argument(

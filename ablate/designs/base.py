@@ -334,11 +334,11 @@ class StudyBase(SpecPart):
 
     def export_params(self, point: Point) -> dict[str, Any]:
         """Return the values that a cell sets, by path, which studies centred on it inherit."""
-        return dict(self.of_layers[point.levels] if point.layers else point.values)
+        return dict(self.layer_values[point.levels] if point.layers else point.values)
 
     @cached_property
-    def of_layers(self) -> dict[FactorLevels, dict[str, Any]]:
-        """Factor levels → values that the layers of their cell set; cached, as often read."""
+    def layer_values(self) -> dict[FactorLevels, dict[str, Any]]:
+        """Map the levels of each point to the values that its layers set; cached, as often read."""
         return {
             point.levels: flatten_paths(merge_layers(point.layers))
             for point in self.all_points

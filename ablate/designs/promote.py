@@ -123,8 +123,6 @@ class Promote(StudyBase):
 
 
 def to_promoted_point(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
-    """Return a point with the name and coordinates of the cell that it promotes."""
-    coordinates = {**point.coords, SOURCE: cell}
-    return replace(
-        point, coords=coordinates | {k: v for k, v in coords.items() if k not in coordinates}
-    )
+    """Return the point with the promoted cell as SOURCE, and those of its coordinates it lacks."""
+    own = {**point.coords, SOURCE: cell}
+    return replace(point, coords=own | {k: v for k, v in coords.items() if k not in own})

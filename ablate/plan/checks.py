@@ -279,7 +279,7 @@ class _Checker:
             message = "shift_seeds needs seeds as a number or a list, and no race. Remove one."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
-            message = "seeds by precision exclude folds and splits. List seeds, or remove those."
+            message = "seeds by precision do not go with folds or splits. List the seeds."
             raise ConfigError(self.locate(field), message)
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:

@@ -255,8 +255,8 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
                 evaluate = join_words(dict.fromkeys((*COMPARED, split)))
                 raise ConfigError(
                     field,
-                    f"{name} does not read {metric!r}, but {join_words(splits)}. Add `evaluate: "
-                    f"[{evaluate}]` to studies.{name}",
+                    f"{metric!r} needs a split beside {join_words(splits)}. Set `evaluate: "
+                    f"[{evaluate}]` in studies.{name}",
                 )
 
 

@@ -164,18 +164,18 @@ def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
 
 
 def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
-    """Sort the studies so that each follows those it is centred on, otherwise as written."""
+    """Sort the studies so that each follows the studies it builds on, otherwise as written."""
     graph = {name: study.find_base_studies() for name, study in studies.items()}
-    for name, centres in graph.items():
-        for centre, field in centres.items():
-            _check_study(f"studies.{name}.{field}", centre, studies)
+    for name, bases in graph.items():
+        for base, field in bases.items():
+            _check_study(f"studies.{name}.{field}", base, studies)
     depth: dict[str, int] = {}
     try:
         for name in graphlib.TopologicalSorter(graph).static_order():
-            depth[name] = 1 + max((depth[centre] for centre in graph[name]), default=-1)
+            depth[name] = 1 + max((depth[base] for base in graph[name]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        field = next(iter(graph[cycle[0]].values()))
-        message = f"the studies wait for each other ({' → '.join(cycle)}). Remove a reference."
+        field = graph[cycle[0]][cycle[1]]
+        message = f"the studies build on each other ({' → '.join(cycle)}). Remove a reference."
         raise ConfigError(f"studies.{cycle[0]}.{field}", message) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

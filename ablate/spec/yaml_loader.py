@@ -231,8 +231,8 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
         row = context.line
     start = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
     message = (
-        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{start}. Check columns, colons "
-        "and brackets, replace tabs by spaces, and put quotes around text that holds signs"
+        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{start}. Check indentation, "
+        "colons and brackets, replace tabs by spaces, and quote text with special characters"
     )
     return ConfigError(_format_place(name, row + 1), " ".join(message.split()))
 

@@ -124,14 +124,14 @@ class Proposer:
 
     def _sample(self, idx: int, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the values of proposal `idx`: a listed point (`points`), or a sampled one."""
-        sampled, points = self.study, getattr(self.study, "first_points", ())
-        if any(axis.box is not None for axis in sampled.space.values()):
-            assert isinstance(sampled, StudyBase)
-            sampled = sampled.model_copy(update={"space": self.space})
-        values = propose(sampled, self.key, earlier)
-        if idx >= len(points):
+        study, first_points = self.study, getattr(self.study, "first_points", ())
+        if any(axis.box is not None for axis in study.space.values()):  # boxes are now resolved
+            assert isinstance(study, StudyBase)
+            study = study.model_copy(update={"space": self.space})
+        values = propose(study, self.key, earlier)
+        if idx >= len(first_points):
             return values
-        # complete the point by the centre's values, by sampled ones where they are not in the space
+        # complete the point by the centre's values, or by sampled ones where an axis excludes these
         for path, axis in self.space.items():
             value = get_at(self._centre, path) if has_path(self._centre, path) else None
             if axis.is_possible(value):
@@ -140,7 +140,7 @@ class Proposer:
                 values[path] = axis.value_at(
                     random.Random(f"{self.key}\x1f{idx}\x1f{path}").random()
                 )
-        return branches.drop_inactive(self.space, values | points[idx])
+        return branches.drop_inactive(self.space, values | first_points[idx])
 
     @cached_property
     def _warm(self) -> list[ObservedTrial]:

@@ -82,7 +82,7 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
 
 
 def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
-    """Yield the distinct inputs of a study's cells that are not known yet."""
+    """Yield, once each, the inputs that cells of a study which are not listed yet may need."""
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return

@@ -71,7 +71,9 @@ def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2)
         optimizer.step()
         values.append(total.item())
     is_lower = min(values[-5:]) < LOWERED * values[0]
-    assert is_lower, f"training took the loss from {values[0]:g} to {values[-1]:g}. Try a lower rate."
+    assert is_lower, (
+        f"training took the loss from {values[0]:g} to {values[-1]:g}. Try a lower rate."
+    )
 
 
 def check_determinism(method: Component, loss: Component) -> None:

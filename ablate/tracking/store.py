@@ -99,7 +99,7 @@ class Store:
                 "before a relative path and four before an absolute one.",
             )
         elif self.option is None and path != (self.out / "mlflow.db").resolve():
-            raise ConfigError("--out", f"{str(self.out)!r} has a ?. Rename the folder.")
+            raise ConfigError("--out", f"{str(self.out)!r} has a question mark. Rename the folder.")
         elif fault := self._find_file_fault(path):
             raise ConfigError(str(path), fault)
 

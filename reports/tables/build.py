@@ -15,7 +15,7 @@ def build_table(frame: Frame, recipe: Table) -> AnyTable:
         ReportError: the recipe names a study, baseline or published row that does not exist.
     """
     cells = frame.select_study(recipe.study)
-    if recipe.kind != "compare":  # effects are of factors, and such a row has no level of its own
+    if recipe.kind != "compare":  # rows named OTHER have no levels of their own
         cells = cells[~cells["cell"].str.endswith(OTHER)]
     table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
     return table

@@ -175,6 +175,6 @@ def _explain_agreement(
         return f"{subject}: none with fewer than 3 cells, or if all of one side are equal."
     return (
         f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if "
-        f"both order them alike. Only the best of {source} are in it, which are alike there: over "
-        "all its cells it may be larger."
+        f"both order them alike. Only the best cells of {source} count, whose values are close: "
+        "over all its cells ρ may be larger."
     )

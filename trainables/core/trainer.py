@@ -121,8 +121,8 @@ class Trainer:
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
-                "Version 0.2.0 no longer trains several trials in one program. Remove this option; "
-                "the configuration then describes another trial.",
+                "Since version 0.2.0 a process trains one trial at a time. Remove this option; the "
+                "trial then has another id and trains again.",
             )
         self.clock = time.monotonic()
         if self.steps == 0 and self.config.embedding.init == "pca":

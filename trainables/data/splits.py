@@ -232,7 +232,7 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
     """Split off the last round(share · n) of n names, at least 1, leaving `keep` if possible."""
     if len(names) < 2:
-        fault = f"{len(names)} class cannot be divided; it takes 2, and 3 with a validation split."
+        fault = f"{len(names)} class is too few to split: 2 are needed, 3 with a validation split."
         raise ConfigError(path, f"{fault} Add classes, or use data.split.protocol: paper.")
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]

@@ -137,15 +137,15 @@ def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> T
 
 @torch.no_grad()
 def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None = None) -> Tensor:
-    """Draw a negative of the query for every (query, reference) pair, independently.
+    """Return the column of a negative for each (query, reference) pair, [..., B, R].
 
-    P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]). The negative at [i, p] completes the
-    triplet of anchor i and positive p. If all negatives of a query have the log weight −∞, it
-    draws uniformly from them (the authors' code draws from positives too). A query without
+    The draws are independent: P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]). The negative at [i, p] completes the
+    triplet of anchor i and positive p. If all negatives of a query have the log weight −∞, the
+    draw is uniform among them (the authors' code draws from positives too). A query without
     negatives gets index 0, which the caller masks.
 
     The cumulative weights are inverted at B · R uniform numbers, so that no shape and no number
-    of draws depends on the data. The columns of the negatives, [..., B, R], are returned.
+    of draws depends on the data.
     """
     allowed = neg > 0
     logs = torch.where(allowed, log_weights + neg.clamp_min(1e-30).log(), -torch.inf)
@@ -157,5 +157,5 @@ def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None
     u = torch.rand(
         cumulated.shape, generator=generator, device=cumulated.device, dtype=cumulated.dtype
     )
-    last = (cumulated >= total).int().argmax(-1, keepdim=True)  # the last of any weight
+    last = (cumulated >= total).int().argmax(-1, keepdim=True)  # last column with a weight above 0
     return torch.searchsorted(cumulated, u * total, right=True).minimum(last)

@@ -63,12 +63,13 @@ class NPair(ViewLoss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         same_class, view = number_views(pairs.labels)
         half = same_class.sum(-1) // 2
-        # Column j is the positive of pair number view_j − half_j of its class.
-        number = view - half
-        candidate = (number >= 0) & (number < half) & (number == view[:, None])
-        partner = same_class & candidate
+        # the first half of a class's views are anchors, the second their positives: column j is
+        # the positive of pair number view_j − half_j; those of other classes are negatives
+        pair_number = view - half
+        fits = (pair_number >= 0) & (pair_number < half) & (pair_number == view[:, None])
+        partner = same_class & fits
         weight = (pairs.pos * partner).sum(-1)
-        logits = torch.where(partner | (candidate & ~same_class), score, LOG_OF_0)
+        logits = torch.where(partner | (fits & ~same_class), score, LOG_OF_0)
         # Rows without a partner give logsumexp − 0, finite, with the weight 0.
         loss = logits.logsumexp(-1) - (score * partner).sum(-1)
         count = weight.sum(-1)

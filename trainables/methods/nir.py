@@ -165,7 +165,7 @@ class NIR(Plain):
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} needs two training classes or more. Take none.",
+                f"{config.negative_pairs!r} needs at least two training classes. Set none.",
             )
         self.options = config
         dim = parts["embedding"].dim

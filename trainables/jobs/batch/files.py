@@ -236,7 +236,8 @@ class Result(Strict, extra="ignore"):
                 raise ValueError(f"It has no file {last.export}")
             names.add(last.export)
         if not names.issuperset(self.files):
-            raise ValueError(f"Its files are {', '.join(self.files)}, not {', '.join(names)}")
+            allowed = f"allowed are {', '.join(names)}"
+            raise ValueError(f"It has the files {', '.join(self.files)}; {allowed}")
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
                 if not math.isfinite(value) and not name.startswith("observed/"):

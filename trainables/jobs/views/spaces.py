@@ -62,7 +62,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
     if not pairs.all():
-        fault = f"There are {int(pairs[0])} pairs of one class and {int(pairs[1])} of two"
+        fault = f"There are {int(pairs[0])} pairs within classes and {int(pairs[1])} across them"
         raise ConfigError("figures, distances", f"{fault}. Raise images, or give a larger split.")
     shares = counts / pairs[:, None]
     return {
