@@ -140,9 +140,9 @@ def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None
     """Return the column of a negative for each (query, reference) pair, [..., B, R].
 
     The draws are independent: P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]). The negative at
-    [i, p] completes the triplet of anchor i and positive p. If all negatives of a query have the log weight −∞, the
-    draw is uniform among them (the authors' code draws from positives too). A query without
-    negatives gets index 0, which the caller masks.
+    [i, p] completes the triplet of anchor i and positive p. If all negatives of a query have the
+    log weight −∞, the draw is uniform among them (the authors' code draws from positives too). A
+    query without negatives gets index 0, which the caller masks.
 
     The cumulative weights are inverted at B · R uniform numbers, so that no shape and no number
     of draws depends on the data.
