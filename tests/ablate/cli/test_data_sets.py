@@ -121,7 +121,7 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
     [
         (["check"], "NAME: '' is no data set"),
         (["check", "cubs"], "NAME: 'cubs' is no data set"),
-        (["list", "sop"], "NAME: `list` takes no name such as 'sop'"),
+        (["list", "sop"], "NAME: `list` takes no name"),
         (["check", "sop"], "data.root: it is not given, and no folder Stanford_Online_Products"),
         (["check", "--data-root", "absent"], "absent cannot be read (No such file or directory)"),
     ],
