@@ -48,6 +48,9 @@ class WeightDecays(ComponentConfig):
         return {role: value for role in ROLES if (value := getattr(self, role)) is not None}
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
 class OptimizerConfig(ComponentConfig):
     """Optimizer, learning rate and weight decay.
 
@@ -65,7 +68,7 @@ class OptimizerConfig(ComponentConfig):
     name: Literal["adamw", "adam", "sgd"] = "adamw"
     lr: float = Field(1e-4, gt=0, le=10, **log_range(1e-5, 1e-2, "papers 1e-5 to 1e-4, heads more"))
     weight_decay: float = Field(1e-4, ge=0, le=1)
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
     momentum: float = Field(0.9, ge=0, lt=1)
     multipliers: Multipliers = Multipliers()
     weight_decays: Annotated[WeightDecays | None, store_as_none(WeightDecays())] = None

@@ -73,7 +73,8 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         text = "%s was begun with other code of %s. The trial starts again from its first epoch."
         LOG.warning(text, folder, names)
         files.result.unlink(missing_ok=True)
-        shutil.rmtree(files.checkpoints, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(files.checkpoints)
     current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
     if current != recorded:
         write_json(files.source, current)

@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from trainables import streams
 from trainables.core.assembly import Parts
+from trainables.core.inputs import Inputs
+from trainables.core.network import Network
 from trainables.data.splits import Splits, Subset
 from trainables.evaluation.tasks import get_task
 from trainables.machine.group import Group
@@ -71,28 +74,32 @@ class Evaluator:
 
         Images and random draws are the same for all trials and seeds.
         """
-        method = self.network.method
-        if not method.MEASURES:
+        if not self.network.method.MEASURES:
             return {}
-        self.network.eval()
-        # sample the images
         generator = streams.create_generator(0, "measured")
-        order = torch.randperm(len(subset), generator=generator)[:SAMPLE_SIZE]
-        index, labels = subset.index[order], subset.labels[order]
-        sample = replace(subset, index=index, labels=labels, queries=None)
-
-        # measure them block by block
-        draws = streams.create_generator(0, "measure", device=self.device)
-        features, blocks = self.network.features, self.inputs.iterate_blocks(sample)
-        measured = [method.measure(block, features, draws) for block in blocks]
-
-        # average each measurement
+        positions = torch.randperm(len(subset), generator=generator)[:SAMPLE_SIZE]
+        measured = measure_images(self.network.eval(), self.inputs, subset, positions, self.device)
         means: dict[str, float] = {}
-        for name in measured[0]:
-            values = torch.cat([block[name].double().cpu() for block in measured]).numpy()
+        for name, tensor in measured.items():
+            values = tensor.numpy()
             estimates = (float(values.mean()), *bootstrap_interval(values))
             means |= {name + suffix: x for suffix, x in zip(SUFFIXES, estimates, strict=True)}
         return means
+
+
+def measure_images(
+    network: Network, inputs: Inputs, subset: Subset, positions: Tensor, device: torch.device
+) -> dict[str, Tensor]:
+    """Return what the method measures of the images at `positions`, float64 on the CPU.
+
+    Random draws are the same for all trials and seeds.
+    """
+    index, labels = subset.index[positions], subset.labels[positions]
+    sample = replace(subset, index=index, labels=labels, queries=None)
+    draws = streams.create_generator(0, "measure", device=device)
+    blocks = inputs.iterate_blocks(sample)
+    measured = [network.method.measure(block, network.features, draws) for block in blocks]
+    return {name: torch.cat([m[name].double().cpu() for m in measured]) for name in measured[0]}
 
 
 def bootstrap_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:

@@ -117,7 +117,7 @@ class Trainer:
         lost: after an interruption in between, the epoch is trained and reported again.
         """
         epochs = self.config.training.epochs
-        last = epochs if until is None else until
+        last = min(epochs, until or epochs)
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",

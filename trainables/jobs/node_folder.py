@@ -124,7 +124,7 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
     """
     while True:
         shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         sizes = {}
         with contextlib.suppress(FileNotFoundError):
             for name, path in iterate_checkpoint_files(folder):

@@ -51,6 +51,11 @@ class Geometry:
     curvature: float = 0.0
     clip: float | None = None
 
+    @property
+    def is_cosine(self) -> bool:
+        """Whether the score is the cosine of the two embeddings."""
+        return self.kind == "cosine" or (self.kind == "dot" and self.normalize)
+
 
 @dataclass(frozen=True)
 class BatchNeeds:

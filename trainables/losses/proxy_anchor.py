@@ -67,7 +67,7 @@ class ProxyAnchor(ClassLoss):
 
 
 @LOSSES.register("proxy_nca_nir")
-class ProxyNCANIR(ClassLoss):
+class ProxyNCANIR(ProxyAnchor):
     """Compare each item, as an anchor, with all proxies, as NIR states Proxy-NCA:
 
         L = 1/|B⁺| Σ_{x∈B⁺} log(1 + Σ_{p∈P_x⁺} e^{−α(s(x,p) − δ)})
@@ -100,7 +100,6 @@ class ProxyNCANIR(ClassLoss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
 
     class Config(ProxyAnchor.Config):
         """alpha, margin: the paper states neither, so the defaults are Proxy-Anchor's.
@@ -108,12 +107,6 @@ class ProxyNCANIR(ClassLoss):
 
         name: Literal["proxy_nca_nir"] = "proxy_nca_nir"  # type: ignore[assignment]
         init: Init = "randn8"
-
-    options: Config
-
-    @property
-    def logit_scale(self) -> float:
-        return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         alpha, margin = self.options.alpha, self.options.margin

@@ -22,7 +22,7 @@ def resolve_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+    if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
         raise ConfigError("device", f"{name!r} is no device. Give auto, cpu, cuda or cuda:N.")
     device = torch.device(name)
     present = torch.cuda.device_count() if torch.cuda.is_available() else 0

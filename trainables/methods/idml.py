@@ -184,12 +184,12 @@ class IDML(Mixing):
                 "uncertainty, and uncertainty_token discarded removes it.",
             ),
             (
-                introspective and not relu and not takes_distances and not is_cosine(geometry),
+                introspective and not relu and not takes_distances and not geometry.is_cosine,
                 "the introspective metric needs a loss of cosines or Euclidean distances, and the "
                 f"geometry of {name} is {geometry.kind}. Take another loss.",
             ),
             (
-                config.metric == "ism_dis" and (relu or not is_cosine(geometry)),
+                config.metric == "ism_dis" and (relu or not geometry.is_cosine),
                 "method.metric must be ism_sim, not ism_dis, with uncertainty relu or geometry "
                 f"{geometry.kind} (loss {name}): Eq. 20 is of cosines.",
             ),
@@ -324,10 +324,6 @@ class IDML(Mixing):
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
             means["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
         return means
-
-
-def is_cosine(geometry: Geometry) -> bool:
-    return geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
 
 
 def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:

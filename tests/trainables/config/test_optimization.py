@@ -24,6 +24,8 @@ def trial(**sections: Any) -> TrialConfig:
     [
         (OptimizerConfig, {"nesterov": True}, "adamw with a momentum of 0.9 does not use it"),
         (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: it excludes"),
+        (OptimizerConfig, {"betas": (0.9, 1.5)}, "betas"),
+        (OptimizerConfig, {"betas": (-0.1, 0.9)}, "betas"),
         (
             ScheduleConfig,
             {"name": "step", "milestones": [2]},

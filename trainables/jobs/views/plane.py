@@ -40,10 +40,9 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training
     references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
-    is_cosine = geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
     width = split.rows.shape[1]
     fault = "The loss is no softmax over the cosines to a proxy of each class"
-    if references is None or scale is None or not is_cosine:
+    if references is None or scale is None or not geometry.is_cosine:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     if references.per_class > 1 or references.vectors.shape[1] != width:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")

@@ -3,13 +3,12 @@
 IDML measures the uncertainty ‖u‖ of images and of their mixtures (Fig. 6 and 8).
 """
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainables import streams
+from trainables.core.evaluator import measure_images
 from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 
@@ -28,12 +27,7 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
         fault = "The method has no uncertainty. Choose a cell of IDML or of a similar method."
         raise ConfigError("figures, uncertainty", fault)
     positions = draw(len(subset), "uncertainty")[:images]
-    index, labels = subset.index[positions], subset.labels[positions]
-    sample = replace(subset, index=index, labels=labels, queries=None)
-    draws = streams.create_generator(0, "measure", device=split.device)
-    features, blocks = split.network.features, split.inputs.iterate_blocks(sample)
-    measured = [method.measure(block, features, draws) for block in blocks]
-    values = {name: torch.cat([m[name].double().cpu() for m in measured]) for name in measured[0]}
+    values = measure_images(split.network, split.inputs, subset, positions, split.device)
 
     # list the images with the lowest and highest values
     first = next(iter(values.values()))
