@@ -132,7 +132,9 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     )
     for name, text in texts.items():
         paths[name] = folder / name
-        paths[name].write_text(text, encoding="utf-8")
+        draft = folder / f".{name}.tmp"  # so that an interruption leaves the last report whole
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(paths[name])
     if log_to_parent:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame.parents[0], judged)

@@ -151,7 +151,7 @@ class Point:
 
 
 # The cell in which a method equals the plain loss, at the best rates of a baseline: its name, its
-# coordinate and its arm.
+# coordinate and its factor levels.
 NEUTRAL = "neutral"
 NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
 LEFT_OUT = (

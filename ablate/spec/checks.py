@@ -223,8 +223,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
         field, study = f"report.heatmaps.{i}", studies[heatmap.study]
         if HEATMAP not in study.tables:
             _refuse_design(f"{field}.study", heatmap.study, study, "a grid study", "report.tables")
-        for axis in ("x", "y"):
-            _check_known(f"{field}.{axis}", [getattr(heatmap, axis)], study.paths)
+        _check_known(f"{field}.x", [heatmap.x], study.paths)
+        _check_known(f"{field}.y", [heatmap.y], [p for p in study.paths if p != heatmap.x])
     for i, figure in enumerate(recipe.figures):
         for j, name in enumerate(figure.studies):
             if find_figure_options(figure.kind) is not None:
@@ -235,8 +235,9 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             if not study.is_fixed:
                 wanted = "a study that lists its levels"
                 _refuse_design(f"{field}.studies.{j}", name, study, wanted, "report.tables")
-            _check_known(f"{field}.x", [part.x], _list_factor_levels(study))
-            _check_known(f"{field}.at", part.at, _list_factor_levels(study))
+            levels = _list_factor_levels(study)
+            _check_known(f"{field}.x", [part.x], levels)
+            _check_known(f"{field}.at", part.at, [name for name in levels if name != part.x])
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:

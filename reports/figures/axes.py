@@ -1,6 +1,5 @@
 """Describe the parameters of a search as axes of `slices`."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,16 +40,6 @@ class Axis:
     def locate_value(self, value: Any) -> float:
         """Return the position of a value: the number itself, or the index of a choice."""
         return float(self.choices.index(format_level(value)) if self.choices else value)
-
-    def to_axis_fraction(self, value: Any) -> float:
-        """Return the position as a share of the axis, from 0 at its low end to 1 at its high end.
-
-        On an axis of a single value it is 0.5.
-        """
-        position, low, high = self.locate_value(value), self.low, self.high
-        if self.log:
-            position, low, high = math.log(position), math.log(low), math.log(high)
-        return (position - low) / (high - low) if high > low else 0.5
 
 
 def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:

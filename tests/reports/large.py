@@ -117,7 +117,7 @@ def store(folder: Path, trials: int) -> str:
 
 
 def finish(ledger: Ledger, folder: Path, cell: Cell) -> None:
-    """A trial that has trained: what the ledger has of it,."""
+    """A trial that has trained: what the ledger has of it."""
     folder.mkdir(parents=True)
     trial_id, level = cell.trial_id, synthetic.score(cell.config, cell.seed)
     epochs, seconds = cell.config["training"]["epochs"], 20 + cell.seed % 7

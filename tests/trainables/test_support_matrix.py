@@ -72,7 +72,7 @@ def mark(found: Cell, method: str, loss: str, notes: dict[str, int]) -> str:
     text = f"`{method}`: {text}"
     if found.options:
         wanted = ", ".join(f"`{name}: {value}`" for name, value in found.options.items())
-        text = f"{text}. ✓ with {wanted}"
+        text = f"{text.rstrip('.')}. ✓ with {wanted}"
     number = notes.setdefault(text, len(notes) + 1)
     return f"{'–' if found.options is None else '✓'} <sup>{number}</sup>"
 
