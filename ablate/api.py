@@ -162,7 +162,7 @@ def prepare(
         options.allow_partial,
     )
     if options.track:
-        options.store.check_usable()
+        options.store.check_usable(writes=runs)
     cache = locate_default_cache()
     # find the resources of a trial, and check the cluster before the data, which may take minutes
     resources = loaded.spec.resources

@@ -31,6 +31,7 @@ from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.files import (
+    MOST_BYTES,
     RESULT_NAME,
     Entry,
     Final,
@@ -41,6 +42,7 @@ from trainables.jobs.batch.files import (
     write_cells,
 )
 from trainables.jobs.request import Job
+from trainables.machine.files import open_regular
 from trainables.trial import TrialConfig
 
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
@@ -223,15 +225,21 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
             for name in sorted(digests, key=lambda name: name == RESULT):
-                current_digest = digest(source / name)  # which refuses links and special files
-                if digests[name] not in (None, current_digest):
+                draft, original = target / f"{name}.tmp", source / name
+                with (
+                    open_regular(original, most_bytes=MOST_BYTES, follow_links=False) as file,
+                    draft.open("wb") as copy,
+                ):
+                    shutil.copyfileobj(file, copy)
+                    copy.flush()
+                    os.fsync(copy.fileno())
+                if digests[name] not in (None, digest(draft)):
+                    draft.unlink()
                     raise ConfigError(
-                        str(source / name),
+                        str(original),
                         "it was changed after it was written. Copy the folder again, or delete "
                         "this trial's folder and start the batch again.",
                     )
-                draft = target / f"{name}.tmp"
-                shutil.copyfile(source / name, draft)
                 draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:

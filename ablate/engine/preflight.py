@@ -75,14 +75,13 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
-    """Check that pending trials have enough classes for their splits and batches.
-
-    No image is read. Values that are not known yet are skipped.
+    """Check that pending trials have enough classes for the known splits and batches.
 
     Raises:
         ConfigError: there are too few classes, or a batch needs more classes than train.
     """
     counts: dict[str, int | None] = {}
+    searches = set[tuple[str, int | None, int]]()
     for use in iterate_required_inputs(plan, progression):
         if use.data is None:
             continue
@@ -98,21 +97,26 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
                 check_batch(*use.batch, training_classes)
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
-        _check_searched_batches(plan, use, training_classes)
+        search = use.study, use.fold, training_classes
+        if search not in searches:
+            searches.add(search)
+            _check_searched_batches(plan, *search)
 
 
-def _check_searched_batches(plan: Plan, use: Use, classes: int) -> None:
+def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
     """Refuse an end or choice of a searched batch size that fits with no other searched value."""
-    sampled = plan.spec.studies[use.study].sampling()
+    sampled = plan.spec.studies[study].sampling()
     space = sampled.space if sampled else {}
     paths = [path for path in BATCH if path in space]
+    if not paths:
+        return
     above = {k: v for path in paths for k, v in branches.build_example(space, path).items()}
     faults: dict[tuple[str, Any], list[ConfigError | None]] = {}
     for values in itertools.product(*(space[path].list_ends() for path in paths)):
         params, fault = dict(zip(paths, values, strict=True)), None
         try:
             point = Point("", {}, above | params, "space")
-            config = plan.resolve_config(use.study, point, plan.find_example(use.study), use.fold)
+            config = plan.resolve_config(study, point, plan.find_example(study), fold)
             check_batch(config.training.batch_size, config.training.per_class, classes)
         except ConfigError as error:  # other faults are the trial's to report
             fault = error if error.path == "training.batch_size" else None
@@ -120,7 +124,7 @@ def _check_searched_batches(plan: Plan, use: Use, classes: int) -> None:
             faults.setdefault(item, []).append(fault)
     for (path, value), errors in faults.items():
         if all(errors):
-            where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
+            where = plan.loaded.source.locate(f"studies.{study}.space.{path}")
             message = f"{value!r} cannot be drawn: {errors[0]} Narrow the space."
             raise ConfigError(where, message)
 

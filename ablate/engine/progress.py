@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -58,15 +59,13 @@ class NodeList:
         if len(self.nodes) == 1:  # no other node can have them, even before their first event
             [(only_node, _, slots)] = self.nodes
             self.node_by_trial = dict.fromkeys(running[:slots], only_node)  # others wait for a slot
-        known = self.node_by_trial
+        known, names = self.node_by_trial, Counter(name for _, name, _ in self.nodes)
         self.node_by_trial = {trial: known[trial] for trial in running if trial in known}
         return [
             Node(
-                name=name,
+                name=name if names[name] == 1 else f"{name} {node[:6]}",
                 slots=slots,
-                trials=[
-                    trial for trial, its_node in self.node_by_trial.items() if its_node == node
-                ],
+                trials=[trial for trial, place in self.node_by_trial.items() if place == node],
             )
             for node, name, slots in self.nodes
         ]
@@ -157,8 +156,9 @@ class ProgressDisplay:
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
         self._reasons: set[str] = set()  # of failures
         dispatch.report_failure = self.report_failure
-        self._console = Console(
-            file=stream or sys.stdout, markup=False, emoji=False, highlight=False
+        stream = stream or sys.stdout
+        self._console = Console(  # FORCE_COLOR makes no terminal of a pipe
+            file=stream, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
         )
         self._live = Live(
             get_renderable=self.format_table, console=self._console, refresh_per_second=2
@@ -193,7 +193,9 @@ class ProgressDisplay:
         text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
-        if not (in_table and self._console.is_terminal):
+        if not self._console.is_terminal:
+            print(text, file=self._console.file, flush=True)
+        elif not in_table:
             with suppress(OSError):  # the terminal was closed
                 self._console.print(text, soft_wrap=True)
 

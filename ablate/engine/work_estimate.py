@@ -49,7 +49,7 @@ MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),
     "backbone": ("name", "mode"),
-    "training": ("batch_size", "micro_batch", "checkpointing"),
+    "training": ("batch_size", "micro_batch", "checkpointing", "packed"),  # packed: before 0.2.0
     "embedding": ("dim",),
     "loss": ("name",),
 }

@@ -4,6 +4,7 @@ Drivers write it, workers never do. A claim holds while its driver lives (`ablat
 no trial is trained twice at once, and the next driver takes over the trials of a killed one.
 """
 
+import json
 import logging
 import sqlite3
 import threading
@@ -16,9 +17,9 @@ from typing import Any, Literal
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
 from ablate.ledger.schema import CELLS, explain_sqlite_errors
-from ablate.values.canonical import to_canonical_json
 
 LOG = logging.getLogger("ablate.ledger")
+to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # TypeError if it is none
 
 # the trial is to be trained or evaluated; another driver has it; it has a result
 Claim = Literal["mine", "busy", "done", "failed"]
@@ -78,7 +79,7 @@ class Ledger(Records):
             row = self.get_trial(trial_id)
             # record a new trial
             if row is None:
-                identity = (trial_id, config_hash, seed, to_canonical_json(config))
+                identity = (trial_id, config_hash, seed, to_json(config))
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
@@ -179,7 +180,7 @@ class Ledger(Records):
         rows = [
             (
                 *(trial_id, report["epoch"], report["steps"], report["seconds"]),
-                to_canonical_json(report["metrics"]),
+                to_json(report["metrics"]),
             )
             for report in reports
         ]
@@ -225,7 +226,7 @@ class Ledger(Records):
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
                     "recorded, source) VALUES (?,?,?,?,?,?)",
-                    (*key, to_canonical_json(values), recorded, source),
+                    (*key, to_json(values), recorded, source),
                 )
             if not trained:
                 self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
@@ -236,7 +237,7 @@ class Ledger(Records):
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                *(now, now, *facts, to_canonical_json(final["provenance"]), trial_id),
+                *(now, now, *facts, to_json(final["provenance"]), trial_id),
             )
 
     def put_sweep(
@@ -247,7 +248,7 @@ class Ledger(Records):
             "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
             "name=excluded.name, spec_json=excluded.spec_json, "
             "provenance_json=excluded.provenance_json",
-            *(sweep_id, name, to_canonical_json(spec), time.time(), to_canonical_json(provenance)),
+            *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
         )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
@@ -256,7 +257,7 @@ class Ledger(Records):
             (
                 *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
                 NO_FOLD if cell.get("fold") is None else cell["fold"],
-                *(cell["trial_id"], to_canonical_json(cell["coords"]), cell["idx"]),
+                *(cell["trial_id"], to_json(cell["coords"]), cell["idx"]),
             )
             for cell in cells
         ]
@@ -276,10 +277,10 @@ class Ledger(Records):
         with self.begin_transaction():
             is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                *(study_key, idx, to_canonical_json(params), config_hash),
+                *(study_key, idx, to_json(params), config_hash),
             )
             if is_first and beside is not None:
-                values = (study_key, idx, to_canonical_json(list(beside)))
+                values = (study_key, idx, to_json(list(beside)))
                 self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
@@ -288,8 +289,13 @@ class Ledger(Records):
 
     def put_warm_start(self, sweep_id: str, study: str, trials: Sequence[str]) -> None:
         """Record the trials that a search starts from, unless another driver was first."""
-        values = sweep_id, study, to_canonical_json(trials)
+        values = sweep_id, study, to_json(trials)
         self._execute("INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", *values)
+
+    def rename_store(self, before: str, after: str) -> None:
+        """Record the runs of a store under another name, and erase the former one from the file."""
+        self.query("PRAGMA secure_delete=ON")
+        self._execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before)
 
     def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
         self._execute(

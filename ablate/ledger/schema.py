@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
@@ -104,6 +104,9 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of JSON in its columns into one sentence with a remedy."""
     try:
         yield
+    except Timeout as error:
+        fault = f"The ledger {path} is being made by another process. {_REMEDIES['locked']}"
+        raise LedgerError(fault) from error
     except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
         text = str(error)
         if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):

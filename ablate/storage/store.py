@@ -123,6 +123,9 @@ class Storage:
         path = f"{self.root}/{folder}".rstrip("/")
         selector = pyarrow.fs.FileSelector(path, allow_not_found=True)
         with self._translate_errors(f"list {folder}"):
+            for _ in range(4):  # pyarrow raises it if a folder is made or deleted meanwhile
+                with contextlib.suppress(FileNotFoundError):
+                    return [info.base_name for info in self.files.get_file_info(selector)]
             return [info.base_name for info in self.files.get_file_info(selector)]
 
     def get_age(self, name: str) -> float:
@@ -137,9 +140,9 @@ class Storage:
                 stream.write(b"?")
             now, info = self._find_info(probe), self._find_info(name)
             self.files.delete_file(f"{self.root}/{probe}")
-        return (
-            0.0 if now is None or info is None else max(0.0, (now.mtime_ns - info.mtime_ns) / 1e9)
-        )
+        if not (now and info and now.mtime_ns and info.mtime_ns):  # some storages tell no time
+            return 0.0
+        return max(0.0, float(now.mtime_ns - info.mtime_ns) / 1e9)
 
     def put_folder(self, name: str, folder: Path) -> None:
         """Upload a folder with its subfolders."""

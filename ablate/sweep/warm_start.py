@@ -69,7 +69,10 @@ def observe_warm_trials(
     metrics = [MetricName.parse(objective.metric) for objective in plan.list_objectives(name)]
     for rows in groups.values():
         params = branches.find_proposal(space, rows[0]["config"])
-        evaluations = [facts[row["trial_id"]].evaluations for row in rows]
+        trial_ids = [row["trial_id"] for row in rows]
+        evaluations = [facts[trial_id].evaluations for trial_id in trial_ids]
+        if facts.force:  # then no fact counts, but the search still learns from these trials
+            evaluations = [facts.ledger.get_evaluations(t, facts.evaluator) for t in trial_ids]
         values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]
         if params is not None and all(value is not None for column in values for value in column):
             means = tuple(sum(column) / len(column) for column in values)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import NoDatabase, read_header, write_ahead
+from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
 from reports.store import QUIET
 from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
@@ -83,8 +83,8 @@ class Store:
             parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.option) else self.option]
         return f"`{shlex.join(parts)}`"
 
-    def check_usable(self) -> None:
-        """Check that MLflow can use the store, without opening it.
+    def check_usable(self, *, writes: bool = True) -> None:
+        """Check that MLflow can read the store, and write it if `writes`, without opening it.
 
         Raises:
             ConfigError: MLflow cannot use it.
@@ -100,7 +100,7 @@ class Store:
             )
         elif self.option is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", f"{str(self.out)!r} has a question mark. Rename the folder.")
-        elif fault := self._find_file_fault(path):
+        elif fault := self._find_file_fault(path, writes=writes):
             raise ConfigError(str(path), fault)
 
     def _check_server(self) -> None:
@@ -135,18 +135,22 @@ class Store:
                 f"{self.format_command('ledger replay')}.",
             ) from None
 
-    def _find_file_fault(self, path: Path) -> str:
+    def _find_file_fault(self, path: Path, *, writes: bool) -> str:
         """Return why a SQLite file cannot be the store, and what to do; empty if it can."""
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            return f"a file below {folder} cannot be written. Name another file."
+        existing = [place for place in (folder, path) if writes and place.exists()]
+        read_only = [str(place) for place in existing if not os.access(place, os.W_OK)]
+        if read_only or not folder.is_dir():
+            return f"{' and '.join(read_only) or folder} cannot be written. Name another file."
+        command = self.format_command("ledger replay")
         try:
             header = read_header(path)
         except NoDatabase as error:
-            command = self.format_command("ledger replay")
             return f"it is {error}. Name another file, or move it away and run {command}."
         except sqlite3.DatabaseError:
-            return ""  # another process writes it now, or MLflow will say what is wrong
+            damage, files = find_damage(path), f"the files {path.name}-* beside it"
+            text = f"it is damaged ({damage}). Move it away with {files}, and run {command}."
+            return text if damage else ""  # another process writes it now
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])

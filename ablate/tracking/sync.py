@@ -30,7 +30,7 @@ from ablate.tracking.store import Store, get_or_create_experiment, open_store, s
 from ablate.values.paths import find_varied_paths
 from ablate.values.terminal import print_text
 from reports.store import search_runs
-from reports.uri import redact_text
+from reports.uri import has_secret, redact_text
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class MlflowSync:
     ) -> None:
         self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
         self.store = store_key(tracking_uri)
+        if has_secret(tracking_uri):
+            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # the name before 0.2.0
         self.sweep = ledger.get_sweep(sweep_id)
         self.driver = str(Owner.from_this_process())
         self.defaults = defaults
@@ -210,8 +212,8 @@ class MlflowSync:
         try:
             self._write_trial(trial_id)
         except MlflowException as error:
-            if error.error_code not in REFUSALS:
-                raise
+            if error.error_code not in REFUSALS or "in the 'active' state" in str(error):
+                raise  # the next call finds that a deleted run is gone, and creates another
             self.client.get_run(str(self._parent_id))  # raises if the store refuses everything
             self.refused[trial_id] = extract_first_line(error)
 

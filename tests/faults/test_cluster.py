@@ -58,6 +58,7 @@ def test_a_node_that_goes_costs_no_trial(
     wait_for_a_trial_under_way(there, process)
     (driver,) = list_drivers(sweep.out)
     assert [node.slots for node in driver.nodes] == [2, 2] and driver.slots == 4
+    assert len({node.name for node in driver.nodes}) == 2
     cluster.remove_node(node, allow_graceful=False)
     text, _ = process.communicate(timeout=200)
     assert process.returncode == 0, text

@@ -11,16 +11,19 @@ unpickle, which can run code. Here the folder is private to the user, and delete
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+from filelock import FileLock
 
 from ablate.engine.ray.resources import Request, check_nodes, count_fitting
 from trainables.errors import ConfigError
@@ -41,6 +44,8 @@ SETTINGS = {
 }
 NEEDED = ("gcs_server", "raylet")
 STORE_BYTES = 100 * 2**20  # of a local Ray's object store, which trials do not use
+LOCK = "ablate.lock"  # in the folder of a run, which holds it
+NEW_SECONDS = 60.0  # in which a folder may not be locked yet
 PORT_SECONDS = 3.0  # in which a cluster's head must accept a connection
 
 
@@ -142,17 +147,24 @@ def list_started_processes() -> list[tuple[int, float, str]]:
 def create_ray_folder() -> Iterator[str]:
     """Yield a folder for Ray's files, inside a private one in `$RAY_TMPDIR` or `/tmp`.
 
-    Ray opens its own folder to every user, so the private one is around it.
+    Ray opens its own folder to every user. After an error it stays, with Ray's logs, until later.
 
     Raises:
         ConfigError: no folder can be created there.
     """
     parent = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
+    for lock in parent.glob(f"ray-*/{LOCK}"):
+        with suppress(OSError):  # a live run holds the lock, or another run has deleted it
+            info = lock.parent.lstat()
+            if info.st_uid == os.getuid() and time.time() - info.st_mtime > NEW_SECONDS:
+                FileLock(lock).acquire(timeout=0).lock.release()
+                shutil.rmtree(lock.parent)
     try:
-        folder = tempfile.TemporaryDirectory(prefix="ray-", dir=parent, ignore_cleanup_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent))
     except OSError as error:
         fault = f"Ray's files cannot be written there ({error.strerror})."
         remedy = "Set RAY_TMPDIR to a folder with a short path."
         raise ConfigError(str(parent), f"{fault} {remedy}") from error
-    with folder as path:
-        yield f"{path}/r"  # short, since Ray's sockets below it have at most 107 characters
+    with FileLock(folder / LOCK):
+        yield f"{folder}/r"  # short, since Ray's sockets below it have at most 107 characters
+        shutil.rmtree(folder, ignore_errors=True)

@@ -60,9 +60,6 @@ class RayProcess:
     Args:
         log: file that receives its output.
         environment: for it and Ray's processes.
-
-    Attributes:
-        has_begun: whether Ray has started.
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
@@ -79,9 +76,9 @@ class RayProcess:
             )
         self.pid = self._process.pid
         self.started = psutil.Process(self.pid).create_time()
-        self.has_begun = False
+        self.has_begun = False  # whether Ray has started
         self._watched: list[tuple[int, float, str]] = []  # (pid, start time, name)
-        self._answered_at = time.monotonic()  # when Ray was last seen to answer
+        self._silent_seconds = 0.0  # since Ray's last answer, without pauses of this process
 
     def send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -115,10 +112,11 @@ class RayProcess:
                 # check the processes when nothing is unread, because "done" may be unread
                 now = time.monotonic()
                 if now - last_check >= TICK_SECONDS and not selector.select(0):
+                    self._silent_seconds += min(now - last_check, 2 * TICK_SECONDS)
                     last_check = now
                     self._check_processes()
                     limit = SILENT_SECONDS if self.has_begun else START_SECONDS
-                    if now - self._answered_at > limit:
+                    if self._silent_seconds > limit:
                         raise RayLostError("it does not answer")
                 if not has_data:
                     yield None
@@ -130,7 +128,7 @@ class RayProcess:
             self.has_begun = True
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
         if message["do"] in ("begun", "alive"):
-            self._answered_at = time.monotonic()
+            self._silent_seconds = 0.0
         return message
 
     def _check_processes(self) -> None:

@@ -215,6 +215,14 @@ def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> Non
     refused(work, out, r"best\.safetensors: it was changed after it was written")
 
 
+def test_a_copy_that_differs_from_what_was_written(
+    work: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source changes while it is copied, or the copy is damaged."""
+    monkeypatch.setattr(batch.shutil, "copyfileobj", lambda _, copy: copy.write(b"other"))
+    refused(work, out, "it was changed after it was written")
+
+
 def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
     """A ledger that has other trials, or none, and a folder that is no batch's."""
     other = plan("other", rate=5e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 
@@ -231,6 +232,23 @@ def test_the_board_tells_nodes_slots_and_the_first_failure(
     assert str(shown.title) == board.format_headline()
     board.close()
     assert "metric: the loss is not finite at step 3 (trial t1)" in stream.getvalue()
+
+
+def test_a_pipe_is_no_terminal_and_its_end_is_no_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ablate run | head`, which `main` answers with 0."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    class ClosedPipe(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    for stream in (io.StringIO(), ClosedPipe()):
+        board = ProgressDisplay(dispatch(specs.plan(), tmp_path), 1, tmp_path / "log", stream)
+        with pytest.raises(BrokenPipeError) if stream.__class__ is ClosedPipe else nullcontext():
+            board.print_line("a [line]")
+        assert stream.getvalue() in ("a [line]\n", "")
 
 
 def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ RUNNER = "tests.ablate.synthetic:run_job"
 Captured = pytest.CaptureFixture[str]
 
 
+def test_machines_of_one_name_are_told_apart() -> None:
+    machines = NodeList()
+    machines.update([["0123456789", "node", 1], ["abcdefghij", "node", 1], ["id", "other", 1]])
+    names = [node.name for node in machines.list_nodes([])]
+    assert names == ["node 012345", "node abcdef", "other"]
+
+
 def command(out: Path, *words: str) -> int:
     return main([*words, "--out", str(out)])
 

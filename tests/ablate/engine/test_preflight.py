@@ -10,6 +10,7 @@ import yaml
 
 import ablate.engine.driver
 from ablate.cli.main import main
+from ablate.engine import preflight
 from ablate.engine.driver import run_plan
 from ablate.engine.preflight import check_data
 from ablate.engine.ray.resources import Request
@@ -17,7 +18,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import build_checked_plan
-from ablate.plan.plan import Overrides
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
 from tests.ablate import specs, synthetic
@@ -62,6 +63,27 @@ def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
         progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
         progression.list_new_cells()
         check_data(plan, progression, folder / "cache")
+
+
+def test_searched_batches_are_checked_once_and_only_if_they_are_searched(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = {"design": "grid", "grid": {"training.batch_size": [9, 18]}}
+    plan = build_checked_plan(
+        read_spec(spec(images, tune=TUNE, sizes=grid)), Overrides(), fingerprint, tmp_path
+    )
+    resolved: list[Any] = []
+    monkeypatch.setattr(Plan, "resolve_config", lambda *args: resolved.append(args))
+    preflight._check_searched_batches(plan, "tune", None, 2)
+    assert resolved == []
+    monkeypatch.undo()
+    checked: list[Any] = []
+    monkeypatch.setattr(preflight, "_check_searched_batches", lambda _, *key: checked.append(key))
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
+        progression.list_new_cells()
+        preflight.check_classes(plan, progression, tmp_path)
+    assert [study for study, *_ in checked] == ["tune", "sizes"]
 
 
 def test_a_damaged_image_ends_a_run_before_its_first_trial(

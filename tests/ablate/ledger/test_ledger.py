@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.schema import LedgerError
+from ablate.ledger.schema import LedgerError, open_connection
 from ablate.ledger.sources import Sources
 from ablate.ledger.sqlite_files import find_damage, read_header
 from tests.ablate.synthetic import FINAL
@@ -107,6 +108,17 @@ def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
     with ledger.begin_transaction() as db:
         db.execute("UPDATE trials SET heartbeat=heartbeat-1000")
     assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "mine"
+
+
+def test_a_first_use_that_hangs_is_said_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with FileLock(f"{path}.lock"), pytest.raises(LedgerError, match="made by another process"):
+        open_connection(path, timeout=0.1)
+
+
+def test_what_is_no_json_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(TypeError, match="PosixPath"):
+        ledger.put_sweep("s", "name", {"a": Path("b")}, {})
 
 
 def test_the_first_proposal_stands(ledger: Ledger) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +70,33 @@ def test_a_write_that_is_broken_off_leaves_what_was_there(
         with pytest.raises(raised):
             storage.upload(name, source)
     assert storage.read_bytes("a/name") == b"whole" and names(storage, "a") == ["name"]
+
+
+def test_a_folder_that_changes_while_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(str(tmp_path))
+    (tmp_path / "a").touch()
+    files, faults = storage.files, iter([FileNotFoundError("gone")] * 4)
+
+    def list_names(selector: object) -> Any:
+        for fault in faults:
+            raise fault
+        return files.get_file_info(selector)
+
+    monkeypatch.setattr(storage, "files", SimpleNamespace(get_file_info=list_names))
+    assert storage.list_folder() == ["a"]
+    faults = iter([FileNotFoundError("gone")] * 5)
+    with pytest.raises(StorageError, match="cannot list"):
+        storage.list_folder()
+
+
+def test_a_storage_without_times_has_no_old_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(str(tmp_path))
+    monkeypatch.setattr(storage, "_find_info", lambda _: SimpleNamespace(mtime_ns=None))
+    assert storage.get_age("a") == 0.0
 
 
 def test_an_address_that_names_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,14 @@ def test_the_sampler_learns_from_them_and_no_trial_is_repeated(tmp_path: Path) -
     assert len(made.warm_trials["tune"]) == 13  # 6 configurations at 2 seeds, and a row of its own
 
 
+def test_the_sampler_sees_them_under_force_too(tmp_path: Path) -> None:
+    run(plan("first"), tmp_path)
+    made = dispatch(plan("second", warm_start="first"), tmp_path, force=True)
+    made.claim_next_job()
+    history = made.progression.proposers["tune"].list_history({})
+    assert [t.value is None for t in history] == [False] * 7 + [True] * 3  # and its first round
+
+
 def test_they_count_in_the_budgets_of_the_rows(tmp_path: Path) -> None:
     run(plan("first"), tmp_path)
     made = plan("second", warm_start="first")

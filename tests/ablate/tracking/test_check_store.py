@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from pathlib import Path
 
@@ -42,6 +43,22 @@ def test_what_cannot_be_a_store(tmp_path: Path, uri: str, words: str) -> None:
         Store(tmp_path / "out", uri.format(tmp=tmp_path)).check_usable()
     assert words in str(error.value) and WORD not in str(error.value), error.value
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_store_and_one_that_cannot_be_written(
+    empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, store = tmp_path / "mlflow.db", Store(tmp_path)
+    content = empty_store.read_bytes()
+    path.write_bytes(content[:100] + b"x" * 8000 + content[8100:])
+    with pytest.raises(ConfigError, match=r"it is damaged .*mlflow\.db-\*.*ledger replay"):
+        store.check_usable()
+    path.write_bytes(content)
+    for read_only in (path, tmp_path):
+        monkeypatch.setattr(os, "access", lambda place, _, read_only=read_only: place != read_only)
+        store.check_usable(writes=False)  # `ablate plan`
+        with pytest.raises(ConfigError, match="cannot be written"):
+            store.check_usable()
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from mlflow.exceptions import MlflowException
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
@@ -89,6 +90,22 @@ def test_trials_are_written_while_they_run(sweep: Any) -> None:
     sweep.finish([trial], epochs=4)
     tracker.notify(trial)
     assert tracker.close()
+    assert_complete(sweep, [trial])
+
+
+def test_a_run_that_is_deleted_in_mid_sweep_is_made_again(sweep: Any) -> None:
+    (trial,) = sweep.plan(seeds=1)[:1]
+    sweep.finish([trial], epochs=2, final=False)
+    with Ledger(sweep.ledger_path) as ledger:
+        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id)
+        replica.sync()
+        deleted = children(sweep)[trial].info.run_id
+        replica.client.delete_run(deleted)
+        sweep.finish([trial], epochs=4)
+        with pytest.raises(MlflowException, match="'active'"):  # the tracker tries again
+            replica.sync([trial])
+        replica.sync(status="FINISHED")
+        assert replica.refused == {} and children(sweep)[trial].info.run_id != deleted
     assert_complete(sweep, [trial])
 
 

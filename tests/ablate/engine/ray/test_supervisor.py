@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,6 +109,15 @@ def test_silence_is_death(
     monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.2)
     sweep, _ = made("silent silent")
     assert sweep.run() == "it does not answer" and lives(tmp_path) == 2
+
+
+def test_a_pause_of_driver_and_ray_is_no_silence(
+    tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count(step=1000.0)  # each look is a quarter of an hour after the last
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    sweep, _ = made("work")
+    assert sweep.run() == "" and lives(tmp_path) == 1
 
 
 def test_a_full_disk_is_said_in_one_line_and_tried_no_further(
