@@ -8,8 +8,6 @@ The engine retries all other failures, which the machine causes: a killed proces
 full disk.
 """
 
-from __future__ import annotations
-
 MAX_LENGTH = 1000  # of a message, in characters
 
 
@@ -27,11 +25,11 @@ class ConfigError(ValueError):
         self.message = message if is_short else f"{message[:MAX_LENGTH]}…"
         super().__init__(f"{path}: {self.message}")
 
-    def move_to(self, path: str) -> ConfigError:
+    def move_to(self, path: str) -> "ConfigError":
         """Return the same error for another location."""
         return ConfigError(path, self.message)
 
-    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str]]:
+    def __reduce__(self) -> "tuple[type[ConfigError], tuple[str, str]]":
         # pickle would pass only the joined text to `__init__`
         return type(self), (self.path, self.message)
 

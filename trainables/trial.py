@@ -4,8 +4,6 @@ Device and threads are in `trainables.core.runtime.Runtime` instead. This module
 imports neither Ray nor MLflow nor Optuna.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -42,7 +40,7 @@ class TrialConfig(Trial):
         return data if task is None else _merge_under(data, task.defaults)
 
     @model_validator(mode="after")
-    def check_parts(self) -> TrialConfig:
+    def check_parts(self) -> "TrialConfig":
         """Let task, loss and method check that they fit this trial."""
         loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
         get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
@@ -55,7 +53,7 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def check_epochs(self) -> TrialConfig:
+    def check_epochs(self) -> "TrialConfig":
         """Check that the warm-up and all milestones end before the training does."""
         schedule, epochs = self.schedule, self.training.epochs
         if schedule.warmup_epochs >= epochs:
@@ -73,7 +71,7 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def check_backbone_options(self) -> TrialConfig:
+    def check_backbone_options(self) -> "TrialConfig":
         """Refuse options that this backbone does not support."""
         training, backbone = self.training, self.backbone
         if backbone.mode == "frozen":
@@ -94,7 +92,7 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def check_roles(self) -> TrialConfig:
+    def check_roles(self) -> "TrialConfig":
         """Refuse options of parameter roles that this trial does not train."""
         decays, warmup_hold = self.optimizer.weight_decays, self.schedule.warmup_hold
         if decays is None and warmup_hold is None:

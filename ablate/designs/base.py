@@ -12,8 +12,6 @@ which the method equals the plain loss (`ablate/plan/neutral.py`); `tuning` mark
 whose rows a plan states the tuning budgets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -138,7 +136,7 @@ class StudyBase(SpecPart):
         return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
-    def check_race(self) -> StudyBase:
+    def check_race(self) -> "StudyBase":
         """Refuse options that exclude each other: splits, folds, races and ensembles."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"

@@ -1,7 +1,5 @@
 """Compare named variants, or crossed methods, losses, data sets and backbones."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -84,7 +82,7 @@ class Compare(StudyBase):
     _neutral: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
-    def check_combinations(self) -> Compare:
+    def check_combinations(self) -> "Compare":
         factors = self.list_factors()
         if not factors:
             raise ConfigError("", "it compares nothing. Give variants, cross, or both.")

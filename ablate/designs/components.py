@@ -4,8 +4,6 @@ A component's mapping is what "off" sets; "on" is the centre. Cells with the sam
 the same trial in all of these designs.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
@@ -30,7 +28,7 @@ class ComponentDesign(StudyBase):
     components: dict[str, Off] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def check_disjoint(self) -> ComponentDesign:
+    def check_disjoint(self) -> "ComponentDesign":
         owners: dict[str, str] = {}
         for name, off in self.components.items():
             for path in off:

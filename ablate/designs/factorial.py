@@ -1,7 +1,5 @@
 """Cross factors completely, or run a balanced fraction of the combinations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator
@@ -57,7 +55,7 @@ class Factorial(StudyBase):
     exclude: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")
-    def check_possible(self) -> Factorial:
+    def check_possible(self) -> "Factorial":
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:

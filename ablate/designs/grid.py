@@ -1,7 +1,5 @@
 """Run every combination of the values listed for each path."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Annotated, Any, ClassVar, Literal
@@ -34,7 +32,7 @@ class Grid(StudyBase):
     tables: ClassVar[tuple[str, ...]] = (*StudyBase.tables, HEATMAP)
 
     @model_validator(mode="after")
-    def check_size(self) -> Grid:
+    def check_size(self) -> "Grid":
         if self.race is not None and self.scheduler is not None:
             raise ConfigError("", "it has a race and a scheduler. Remove one of the two.")
         check_factors(dict(self.grid), "grid")

@@ -1,7 +1,5 @@
 """Vary one factor at a time around the centre."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -30,7 +28,7 @@ class OneFactor(StudyBase):
     factors: dict[str, Levels] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def check_size(self) -> OneFactor:
+    def check_size(self) -> "OneFactor":
         check_factors(self.factors, "factors")
         check_size(1 + sum(map(len, self.factors.values())))
         return self

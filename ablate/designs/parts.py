@@ -1,7 +1,5 @@
 """Define the parts of studies: points, bases (`around`), objectives, seeds, names."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -51,7 +49,7 @@ class Around(SpecPart):
     neutral: Literal[False] | None = None
     box: float | None = Field(None, gt=1)
 
-    def fill_template(self, levels: FactorLevels) -> Around:
+    def fill_template(self, levels: FactorLevels) -> "Around":
         """Return `best_of: tune_{method}` with the names of a combination's levels."""
         name = self.best_of
         for factor, level in levels:

@@ -11,8 +11,6 @@ any settings:
               trial: {backbone.mode: finetune, training.epochs: 12}}
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
@@ -78,7 +76,7 @@ class Promote(StudyBase):
     _source: int | None = PrivateAttr(None)  # cells of `of`
 
     @model_validator(mode="after")
-    def check_one_number(self) -> Promote:
+    def check_one_number(self) -> "Promote":
         if self.best is None and self.share is None:
             raise ConfigError("", "the number of cells is missing. Give `best` or `share`.")
         if self.best is not None and self.share is not None:

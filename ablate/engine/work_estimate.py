@@ -6,8 +6,6 @@ long as its longest trial. Other load, the start of workers, and waiting for res
 are not modelled.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess
@@ -150,7 +148,7 @@ class Workload:
     """
 
     def __init__(
-        self, plan: Plan, progression: Progression, rates: Mapping[str, Rate], gpus: float
+        self, plan: Plan, progression: Progression, rates: "Mapping[str, Rate]", gpus: float
     ) -> None:
         self.plan, self.progression, self.rates, self.gpus = plan, progression, rates, gpus
         self.estimate = Estimate()

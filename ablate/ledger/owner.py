@@ -5,8 +5,6 @@ same id. On the same host a claim ends with its process. For another host only t
 heartbeat counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -32,12 +30,12 @@ class Owner:
     start: float
 
     @classmethod
-    def from_this_process(cls) -> Owner:
+    def from_this_process(cls) -> "Owner":
         """Identify this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
     @classmethod
-    def parse(cls, text: str) -> Owner:
+    def parse(cls, text: str) -> "Owner":
         """Parse the text form of an owner.
 
         Raises:

@@ -13,8 +13,6 @@ References:
     Annals of Mathematical Statistics 16 (1945).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from pydantic import ConfigDict, Field, model_validator
@@ -40,7 +38,7 @@ class PrecisionSeeds(Strict):
     first: int = Field(5, ge=2)
 
     @model_validator(mode="after")
-    def check_order(self) -> PrecisionSeeds:
+    def check_order(self) -> "PrecisionSeeds":
         if self.first > self.at_most:
             message = f"{self.at_most} is below the first stage of {self.first} seeds"
             raise ConfigError("at_most", f"{message}. Raise at_most, or lower first")

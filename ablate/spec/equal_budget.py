@@ -16,8 +16,6 @@ adds the studies `table1_cub_fair_tune_1`, `table1_cub_fair_best_1`, …, their 
 `table1_cub_fair`, and a table for each `compare` table of `table1_cub`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -48,7 +46,7 @@ class Also(SpecPart):
     studies: tuple[str, ...] | None = Field(None, min_length=1)
     space: dict[str, Axis] = Field(min_length=1)
 
-    def is_matching(self, row: _Row) -> bool:
+    def is_matching(self, row: "_Row") -> bool:
         """Return whether a row gets these axes."""
         return (
             (self.studies is None or row.study in self.studies)
@@ -101,7 +99,7 @@ class Fair(SpecPart):
         return value
 
     @model_validator(mode="after")
-    def check_possible(self) -> Fair:
+    def check_possible(self) -> "Fair":
         if unknown := [name for name in self.overrides if name not in self.of]:
             raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}")
         if self.finalists >= self.trials:

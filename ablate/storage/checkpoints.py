@@ -7,8 +7,6 @@ minute older than the checkpoints, so a new driver also lists the storage once. 
 carries the folders of its attempts, and the worker restores the newest complete checkpoint.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import re
@@ -77,7 +75,7 @@ class TrialCheckpoints:
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
         self._fault, self._ended_at = "", 0.0
 
-    def __enter__(self) -> TrialCheckpoints:
+    def __enter__(self) -> "TrialCheckpoints":
         """List the attempts in storage, some of which the ledger may not contain.
 
         Raises:

@@ -5,8 +5,6 @@ by proposals (`Proposer`), a race by seeds (`Racing`). `Progression.list_new_cel
 start and after every finished trial and never waits. Plans, the engine and `--cell` share it.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +35,7 @@ class Proposer:
     drivers of one study share their proposals.
     """
 
-    def __init__(self, sweep: Progression, name: str, study: SampledDesign) -> None:
+    def __init__(self, sweep: "Progression", name: str, study: SampledDesign) -> None:
         self._sweep, self.name, self.study = sweep, name, study
         self._state = sweep.studies[name]
         self._neutral_params: dict[str, Any] | None = None  # the neutral cell as a proposal
@@ -259,7 +257,7 @@ class Proposer:
 class Racing:
     """Run a race in one study: list repeats seed by seed and drop cells that fall behind."""
 
-    def __init__(self, sweep: Progression, name: str, race: Race) -> None:
+    def __init__(self, sweep: "Progression", name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()  # (idx, seed) handed out
@@ -319,7 +317,7 @@ class Racing:
 class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`schedulers/precision.py`)."""
 
-    def __init__(self, sweep: Progression, name: str, precision: PrecisionSeeds) -> None:
+    def __init__(self, sweep: "Progression", name: str, precision: PrecisionSeeds) -> None:
         super().__init__(sweep, name, Race())
         self.precision = precision
         plan, study = sweep.plan, sweep.plan.spec.studies[name]

@@ -5,8 +5,6 @@ effect of interest, so that no page can print an interval that its verdict contr
 the rule (`rule: dunnett_and_t`); `reports/kinds.py` lists those of this package and of others.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +44,7 @@ class Sample:
         row = self.rows[name]
         return np.array([row[b] - self.baseline[b] for b in self.list_common_blocks(name)])
 
-    def restrict_to_first_stage(self) -> Sample:
+    def restrict_to_first_stage(self) -> "Sample":
         """Return the part from which errors are estimated."""
         if self.first_stage is None:
             return self

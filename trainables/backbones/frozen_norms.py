@@ -9,8 +9,6 @@ forward and two backward are saved, which for small networks is a tenth of a ste
 Shape legend: B batch · C channels · H, W of a map · k side of a kernel.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 
@@ -31,7 +29,7 @@ class FoldedConv2d(nn.Conv2d):
     same: TensorFlow's padding, as timm's Conv2dSame has it.
     """
 
-    def __init__(self, conv: nn.Conv2d, norm: FoldedNorm, *, same: bool) -> None:
+    def __init__(self, conv: nn.Conv2d, norm: "FoldedNorm", *, same: bool) -> None:
         names = ("kernel_size", "stride", "padding", "dilation", "groups")
         settings: Any = {name: getattr(conv, name) for name in names}
         with torch.device("meta"):

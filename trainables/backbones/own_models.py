@@ -6,8 +6,6 @@
 Other packages join by an entry point in `ablate.backbones`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -17,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from trainables.backbones.pixels import Pixels
 from trainables.config.registry import Registry
 
-BACKBONES: Registry[type[OwnModel]] = Registry(
+BACKBONES: "Registry[type[OwnModel]]" = Registry(
     "backbones",
     "trainables.backbones.bn_inception",
     "trainables.backbones.googlenet",

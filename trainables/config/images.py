@@ -1,7 +1,5 @@
 """Configure a trial's images: the data set, its splits and the augmentation."""
 
-from __future__ import annotations
-
 from math import inf
 from typing import Annotated, Literal
 
@@ -51,7 +49,7 @@ class SplitConfig(ComponentConfig):
     imbalance: float | None = Field(None, gt=1, le=1000)
 
     @model_validator(mode="after")
-    def check_parts(self) -> SplitConfig:
+    def check_parts(self) -> "SplitConfig":
         """Check that `part` and `parts` fit each other and the protocol."""
         if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
             raise ValueError(
@@ -65,7 +63,7 @@ class SplitConfig(ComponentConfig):
         return self
 
     @model_validator(mode="after")
-    def check_folds(self) -> SplitConfig:
+    def check_folds(self) -> "SplitConfig":
         """Check that `fold` and `folds` fit each other and the protocol."""
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
@@ -108,7 +106,7 @@ class AugmentConfig(ComponentConfig):
     pad: int | None = Field(None, ge=1, le=512)
 
     @model_validator(mode="after")
-    def check_crop_options(self) -> AugmentConfig:
+    def check_crop_options(self) -> "AugmentConfig":
         """Check ranges, and refuse options of a crop that `resize` or `pad` replaces."""
         if self.resize and self.pad:
             fault = f"{self.pad} does not fit data.augment.resize. Leave one of them out."
@@ -161,7 +159,7 @@ class DataConfig(ComponentConfig):
     store: Literal["auto", "pixels", "encoded"] = exclude_from_identity("auto")
 
     @model_validator(mode="after")
-    def check_stored_side(self) -> DataConfig:
+    def check_stored_side(self) -> "DataConfig":
         """Check that images are stored at least as large as training and evaluation need."""
         resize = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", resize)):

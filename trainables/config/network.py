@@ -1,7 +1,5 @@
 """Configure the backbone and the linear embedding head."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -41,7 +39,7 @@ class BackboneConfig(ComponentConfig):
     pixel_max: Literal[1, 255] | None = None
 
     @model_validator(mode="after")
-    def check_deviations(self) -> BackboneConfig:
+    def check_deviations(self) -> "BackboneConfig":
         """Check that the standard deviations are positive."""
         if self.std is not None and min(self.std) <= 0:
             raise ValueError(f"std must be above 0, not {min(self.std):g}")

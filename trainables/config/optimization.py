@@ -1,7 +1,5 @@
 """Configure optimizer, learning rates and weight decays by role, schedule and warm-up."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -76,7 +74,7 @@ class OptimizerConfig(ComponentConfig):
     dampening: Annotated[float | None, Field(ge=0, le=1), store_as_none(0)] = None
 
     @model_validator(mode="after")
-    def check_sgd_options(self) -> OptimizerConfig:
+    def check_sgd_options(self) -> "OptimizerConfig":
         """Refuse options of SGD's momentum without it."""
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
@@ -126,7 +124,7 @@ class ScheduleConfig(ComponentConfig):
         return tuple(role for role in ROLES if role in value)
 
     @model_validator(mode="after")
-    def check_options_are_used(self) -> ScheduleConfig:
+    def check_options_are_used(self) -> "ScheduleConfig":
         """Refuse options that this schedule does not use."""
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):

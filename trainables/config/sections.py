@@ -5,8 +5,6 @@ exist. Fields marked `identity=False`, such as paths and block sizes, do not cha
 left out of the trial's id (`trainables/core/identity.py`).
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -56,7 +54,7 @@ class TrainingConfig(ComponentConfig):
     packed: int | None = Field(None, ge=2, le=256)
 
     @model_validator(mode="after")
-    def check_whole_classes(self) -> TrainingConfig:
+    def check_whole_classes(self) -> "TrainingConfig":
         """Check that a batch has the same number of images of each class."""
         if self.batch_size % self.per_class:
             raise ValueError(

@@ -1,7 +1,5 @@
 """Collect the loss terms of an epoch without waiting for the device at each step."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import defaultdict
@@ -119,7 +117,7 @@ class EpochMetrics:
         }
 
     @staticmethod
-    def from_state(state: dict[str, Any], device: torch.device) -> EpochMetrics:
+    def from_state(state: dict[str, Any], device: torch.device) -> "EpochMetrics":
         """Restore the epoch from what `get_state` returned."""
         trace = EpochMetrics(state["epoch"], state["first_step"])
         trace.length = trace._checked = state["length"]

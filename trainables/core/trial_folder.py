@@ -5,8 +5,6 @@ out of the output folder. Therefore only this module builds paths of trials, and
 (`tests/test_architecture.py` enforces it).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trainables.errors import ConfigError
@@ -57,6 +55,6 @@ class TrialFolder:
         self.lock = path / LOCK
 
     @staticmethod
-    def locate(trials: Path, trial_id: object) -> TrialFolder:
+    def locate(trials: Path, trial_id: object) -> "TrialFolder":
         """Return the paths of a trial below `trials`; see `locate_trial_folder`."""
         return TrialFolder(locate_trial_folder(trials, trial_id))

@@ -8,8 +8,6 @@ them as `official`; otherwise `data.split` divides the classes.
 entry point group `ablate.data`; `ablate.testing.datasets` checks them.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +25,7 @@ from trainables.data.files.data_set_markers import About, Count
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
-DATASETS: Registry[type[DataSource]] = Registry(
+DATASETS: "Registry[type[DataSource]]" = Registry(
     "data", "trainables.data.embedded.reader", "trainables.data.sets"
 )
 
@@ -102,7 +100,7 @@ class Index:
     rows: tuple[Row, ...]
 
     @staticmethod
-    def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
+    def from_rows(base: Path, rows: Iterable[Row], where: str) -> "Index":
         """Build the index of the rows in the file `where`, and check their paths."""
         by_path: dict[str, Row] = {}
         for row in rows:

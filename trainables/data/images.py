@@ -6,8 +6,6 @@ All pixels are in one flat uint8 array. On the CPU it is a memory-mapped file, w
 machine share; a device with enough memory holds the whole array.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,7 +51,7 @@ class Images:
         start, h, w = int(self.offsets[row]), int(self.heights[row]), int(self.widths[row])
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 
-    def to(self, device: torch.device) -> Images:
+    def to(self, device: torch.device) -> "Images":
         """Make resident on `device` if all pixels take at most 30 % of its free memory."""
         if not self.is_decoded or device.type != "cuda" or self.is_resident(device):
             return self
@@ -91,7 +89,7 @@ class Images:
             packed.numpy()[start : start + len(pixels)] = pixels
 
     @staticmethod
-    def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> Images:
+    def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> "Images":
         """Build images from [N, H, W] or [N, H, W, C] uint8."""
         n, h, w = pixels.shape[:3]
         channels = pixels.shape[3] if pixels.dim() == 4 else 1

@@ -24,8 +24,6 @@ Compiled functions release the GIL and write only to the queries of their thread
 """
 
 # The signatures of compiled functions are numba's: arrays are C-ordered numpy arrays.
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -68,7 +66,7 @@ class Counters(NamedTuple):
     floor: Array
     limit: Array
 
-    def select(self, queries: slice) -> Counters:
+    def select(self, queries: slice) -> "Counters":
         """Return the counters of some queries, which share memory with these."""
         of_queries = (self.start, self.active, self.floor, self.limit)
         return Counters(*self[:3], *(array[queries] for array in of_queries))

@@ -1,7 +1,5 @@
 """Names of metrics with their split, as in `val/map_at_r`."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 
@@ -16,12 +14,12 @@ class MetricName(NamedTuple):
     metric: str
 
     @classmethod
-    def parse(cls, text: str) -> MetricName:
+    def parse(cls, text: str) -> "MetricName":
         """Split a name at its first slash."""
         split, _, metric = text.partition("/")
         return cls(split, metric)
 
-    def with_split(self, split: str) -> MetricName:
+    def with_split(self, split: str) -> "MetricName":
         """Return the name of the same metric on another split."""
         return MetricName(split, self.metric)
 

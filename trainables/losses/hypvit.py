@@ -3,8 +3,6 @@
 Shape legend: B items of a batch · R the same as references · V views of a class.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch
@@ -45,7 +43,7 @@ class PairwiseEntropy(ViewLoss):
         learning", CVPR 2022, Eq. 6. https://arxiv.org/abs/2203.10833
     """
 
-    options: HypViT.Config | SphViT.Config
+    options: "HypViT.Config | SphViT.Config"
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         logits = score / self.options.temperature

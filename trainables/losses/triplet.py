@@ -3,8 +3,6 @@
 Shape legend: B anchors · R references · `...` leading dimensions.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 
@@ -47,7 +45,7 @@ class TripletConfig(NamedConfig):
     far: float = Field(1.4, gt=0, le=2)
 
     @model_validator(mode="after")
-    def check_sampling(self) -> TripletConfig:
+    def check_sampling(self) -> "TripletConfig":
         if self.mining == "distance_weighted" and not self.normalize:
             raise ValueError(
                 "mining distance_weighted needs normalize: true: its weights are those of points "

@@ -1,7 +1,5 @@
 """Identify, end and set up processes."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import faulthandler
@@ -109,7 +107,7 @@ class Watch:
     It works without a Python thread, so it also ends code that holds the interpreter's lock.
     """
 
-    armed: ClassVar[Watch | None] = None
+    armed: "ClassVar[Watch | None]" = None
 
     def __init__(self, seconds: float, log: Path) -> None:
         self.seconds = seconds

@@ -12,8 +12,6 @@ event. A result may come from a stranger: only regular files are read, values ar
 and no code can run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -135,7 +133,7 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
         raise error.move_to(f"{path}, {error.path}") from None
 
 
-def check_identity(trial: Entry | Result) -> TrialConfig:
+def check_identity(trial: "Entry | Result") -> TrialConfig:
     """Return a trial's configuration; raise ValueError if it is invalid or another trial's."""
     job = trial.job if isinstance(trial, Entry) else trial
     config = TrialConfig.model_validate(job.config)

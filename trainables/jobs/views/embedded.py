@@ -5,8 +5,6 @@ and the figure's options and returns JSON-able values. `reports/figures/models.p
 Packages outside register functions by the entry point `ablate.views`.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -61,7 +59,7 @@ class Reader:
         self.network, self.inputs = parts.network.eval(), parts.inputs
         self._splits: dict[str, Embedded] = {}
 
-    def embed_split(self, name: str) -> Embedded:
+    def embed_split(self, name: str) -> "Embedded":
         """Return a split of the trial, embedded at its first use."""
         if name not in self._splits:
             self._splits[name] = Embedded(self, name)
