@@ -6,8 +6,6 @@
 Importing this package imports neither torch nor Ray.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ __version__ = "0.2.0"
 __all__ = ["__version__", "run"]
 
 
-def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
+def run(spec: str | Path | Mapping[str, Any], **options: Any) -> "Results":
     """Run a sweep; see `ablate.api.run` for the options."""
     from ablate import api
 

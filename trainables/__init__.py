@@ -6,8 +6,6 @@
 Importing this package imports no torch.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 
-def load(path: str | Path, device: str = "auto") -> Model:
+def load(path: str | Path, device: str = "auto") -> "Model":
     """Load a trained model from its export; see `trainables.core.export.load_model`."""
     from trainables.core import export
 

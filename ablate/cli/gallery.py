@@ -4,8 +4,6 @@ index.html             a row for each query
 thumbs/0000001.jpg, …  each picture of the page once; a browser loads those in view
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,7 +55,7 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     return names if len(set(names)) > 1 else None
 
 
-def find_neighbours(model: Model, folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
+def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
     """Return evenly spaced pictures with their nearest neighbours by the trial's score."""
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
     count = min(n_neighbours, len(paths) - 1)

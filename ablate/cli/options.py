@@ -1,7 +1,5 @@
 """Define the options that several commands share, and parse their values."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence
@@ -179,7 +177,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def build_options(args: argparse.Namespace) -> Options:
+def build_options(args: argparse.Namespace) -> "Options":
     """Build the options of a run from parsed arguments."""
     from dataclasses import fields
 

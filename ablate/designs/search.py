@@ -1,7 +1,5 @@
 """The search design: space, sampler, objectives and rounds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -78,7 +76,7 @@ class Search(StudyBase):
         return value
 
     @model_validator(mode="after")
-    def check_possible(self) -> Search:
+    def check_possible(self) -> "Search":
         if self.race is not None:
             message = "a search cannot have a race. Use a scheduler in place of a race."
             raise ConfigError("", message)

@@ -1,7 +1,5 @@
 """The union of all designs, of this and other packages, distinguished by `design`."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ablate.designs.base import DESIGNS, StudyBase

@@ -6,8 +6,6 @@ log file of the sweep.
 Only the driver's main thread takes snapshots; drawing uses the last one.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import Counter
@@ -222,7 +220,7 @@ class ProgressDisplay:
             self.print_line(format_study_row(row), in_table=True)
         self._log.close()
 
-    def format_table(self) -> Table:
+    def format_table(self) -> "Table":
         """Return the live table of the last snapshot."""
         from rich.table import Table
 

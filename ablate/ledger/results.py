@@ -1,7 +1,5 @@
 """Build tables of a sweep's results from the ledger, and find its best cells."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import statistics
@@ -115,7 +113,7 @@ def _to_scalar(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _escape_formulas(table: pd.DataFrame) -> pd.DataFrame:
+def _escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
     """Return a table whose texts cannot act as formulas in a spreadsheet."""
     texts = [name for name, column in table.items() if column.map(type).eq(str).any()]
     safe = table.astype(dict.fromkeys(texts, object))

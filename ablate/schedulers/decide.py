@@ -5,8 +5,6 @@ recorded. A decision lets it train to the next rung, wait, or stop. Population-b
 supported: it changes a trial's configuration during training, and identities need a fixed one.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from ablate.schedulers.base import SCHEDULERS, SchedulerBase

@@ -4,8 +4,6 @@ A store is named by its URI, or by `env:NAME`, the environment variable that hol
 password in it reaches MLflow and nothing else. MLflow is imported late, because that takes seconds.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -217,7 +215,7 @@ def build_client_uri(tracking_uri: str) -> str:
     return tracking_uri if path is None else f"{SQLITE}{path.resolve()}{mark}{options}"
 
 
-def open_store(tracking_uri: str) -> MlflowClient:
+def open_store(tracking_uri: str) -> "MlflowClient":
     """Return a client of a store; create the tables of a fresh SQLite file."""
     silence_mlflow()
     from mlflow import MlflowClient
@@ -234,7 +232,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
     return client
 
 
-def get_or_create_experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
+def get_or_create_experiment(client: "MlflowClient", tracking_uri: str, name: str) -> str:
     """Return the id of an experiment; create it, with artifacts beside a SQLite file."""
     from mlflow.exceptions import MlflowException
 

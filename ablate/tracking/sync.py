@@ -7,8 +7,6 @@ time changes nothing. Several processes may write one sweep: each takes the swee
 every step, and finds in the ledger what the others wrote.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import zlib
@@ -116,7 +114,7 @@ class MlflowSync:
         return len(ids)
 
     @cached_property
-    def client(self) -> MlflowClient:
+    def client(self) -> "MlflowClient":
         return open_store(self.tracking_uri)
 
     @cached_property
@@ -285,7 +283,7 @@ def extract_first_line(error: BaseException) -> str:
 
 
 def log_batches(
-    client: MlflowClient,
+    client: "MlflowClient",
     run_id: str,
     metrics: Sequence[payload.Point],
     params: dict[str, str],

@@ -6,8 +6,6 @@ all other coordinates, and its values are means over seeds: seeds are repeats of
 blocks of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -86,7 +84,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
 
 
 def collect_blocks(
-    cells: pd.DataFrame, factor: str, metric: str
+    cells: "pd.DataFrame", factor: str, metric: str
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
     """Return the levels of a factor, and block → level → mean over seeds, where there is one."""
     levels: dict[str, None] = {}

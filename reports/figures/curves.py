@@ -1,7 +1,5 @@
 """Convergence curves: a metric after each epoch, with a band over seeds."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +61,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, pd.DataFrame]]:
+def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, pd.DataFrame]]":
     """Return the label and the rows of each cell of a study; of a search, the best cells only."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]

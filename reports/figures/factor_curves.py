@@ -1,7 +1,5 @@
 """Curves over one factor: a paper's "metric against γ", with an interval over seeds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +101,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     )
 
 
-def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.DataFrame:
+def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> "pd.DataFrame":
     """Return the cells of a study that have the factor and the levels of `recipe.at`."""
     import pandas as pd
 
@@ -115,7 +113,7 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> pd.D
     ]
 
 
-def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
+def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "") -> list[Line]:
     """Return the lines of one study's cells, in the order of its plan.
 
     A combination of the other coordinates with one level of x is a point of another factor's arm
@@ -138,7 +136,7 @@ def collect_lines(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -
     return [line for line in lines if line.x]
 
 
-def _build_line(cells: pd.DataFrame, metric: str, label: str) -> Line:
+def _build_line(cells: "pd.DataFrame", metric: str, label: str) -> Line:
     """Return the line through the levels of x that have a result."""
     factor = labels.display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []

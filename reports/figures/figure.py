@@ -10,8 +10,6 @@ Okabe and Ito's palette with line styles for cells. Figures are the same bytes f
 Matplotlib is imported when something is drawn, so that a plan, which checks options, stays quick.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -170,7 +168,7 @@ def figure(
 
 def build_figure(
     recipe: Figure | Curves | FactorCurves | Heatmap,
-    cells: pd.DataFrame,
+    cells: "pd.DataFrame",
     drawing: Canvas,
     spots: Iterable[Tooltip] = (),
     *,

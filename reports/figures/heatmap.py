@@ -4,8 +4,6 @@ Each has colours of its own: on one scale for all, a panel whose effect is small
 colour.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +61,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     return ColorScale(middle - half, middle + half, sd, f"{owner} {count} cells with several seeds")
 
 
-def _collect_axis_levels(cells: pd.DataFrame, axis: str) -> list[Any]:
+def _collect_axis_levels(cells: "pd.DataFrame", axis: str) -> list[Any]:
     """Return the levels of a coordinate; none before any cell has it."""
     return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 

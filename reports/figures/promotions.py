@@ -1,7 +1,5 @@
 """Rank correlations of promotions: how cells ranked in their source study, and after it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import reports.figures.figure as plot
@@ -69,7 +67,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _list_moves(cells: pd.DataFrame, promotion: Promotion, metric: str) -> list[Move]:
+def _list_moves(cells: "pd.DataFrame", promotion: Promotion, metric: str) -> list[Move]:
     """Return the promoted cells that have a result before and after."""
     moves = []
     for _, rows in cells.groupby("cell", sort=False):

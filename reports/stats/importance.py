@@ -3,8 +3,6 @@
 Optuna is imported when it is asked for: a report without a search needs none of it.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -117,7 +115,7 @@ def _run_evaluator(
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
-def _to_distribution(axis: Mapping[str, Any]) -> BaseDistribution:
+def _to_distribution(axis: Mapping[str, Any]) -> "BaseDistribution":
     """Return the distribution of an axis of the space; choices go by index."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 

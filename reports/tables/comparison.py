@@ -1,7 +1,5 @@
 """Compare cells with a baseline cell: components, variants, settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,7 +36,7 @@ ON, OFF = "✓", "–"
 LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
-def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
+def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     """Return each cell's metrics and its difference to the baseline cell, paired by seed.
 
     Example:
@@ -148,7 +146,7 @@ def _compare_rows(
     frame: Frame,
     recipe: Table,
     metric: str,
-    cells: pd.DataFrame,
+    cells: "pd.DataFrame",
     *,
     values: Values,
     against: Mapping[str, str],
@@ -252,7 +250,7 @@ def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
 
 
 def _choose_headers(
-    recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Levels]
+    recipe: Table, cells: "pd.DataFrame", coords: Mapping[str, Levels]
 ) -> tuple[str, ...]:
     """Return the columns of labels: components, crossed factors, or one with the cells' names."""
     if recipe.kind == "components":

@@ -1,7 +1,5 @@
 """Estimate main effects, interactions and Shapley attribution of a study."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,7 @@ COLUMNS = (
 NOTHING = (None, None, None)  # Shapley value and interval of a term that has none
 
 
-def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     """Return a row per term and metric; a note names terms that the design cannot tell apart.
 
     Example:
@@ -125,7 +123,7 @@ class StudyFactorial:
         return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
 
 
-def fit_study(frame: Frame, cells: pd.DataFrame, metric: str, order: int = 2) -> StudyFactorial:
+def fit_study(frame: Frame, cells: "pd.DataFrame", metric: str, order: int = 2) -> StudyFactorial:
     """Fit the factorial of a study; the intervals of main effects and the total hold together."""
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(cells, metric)

@@ -1,7 +1,5 @@
 """Estimate the importances of a search's parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +21,7 @@ MEANINGS = {
 }
 
 
-def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     """Return the share of each parameter, by the recipe's evaluator, over the finished trials.
 
     Raises:
@@ -89,7 +87,7 @@ def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any
 
 
 def judge_parameters(
-    cells: pd.DataFrame,
+    cells: "pd.DataFrame",
     metric: str,
     space: Mapping[str, Mapping[str, Any]],
     evaluator: Literal["ped_anova", "fanova"],

@@ -1,7 +1,5 @@
 """Compare promoted cells with what they were in the study that they come from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -71,7 +69,7 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
     return 1 if promotion.maximize else -1, -1 if labels.is_lower_better(metric) else 1
 
 
-def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     """Return one row per promoted cell, in the order of the ranks.
 
     A row has rank, cell and settings in the source study, and means with 95 % Student intervals of

@@ -9,8 +9,6 @@ its own baseline row: the cell that equals the baseline in all factors except th
 data set. `within` in a recipe does the same for other factors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +48,7 @@ def build_printed_rows(
     return more
 
 
-def map_cells_to_data(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
+def map_cells_to_data(trials: "pd.DataFrame", cells: "pd.DataFrame") -> dict[str, str]:
     """Return cell → key of its data set; cells without runs are left out."""
     columns = (trials["run_id"], trials["tags"], trials["params"])
     data_of_run = {

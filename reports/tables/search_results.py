@@ -1,7 +1,5 @@
 """List the best configurations of a search."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
+def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     """Return the `top` configurations by the first metric, and how many were tried or lost.
 
     Example:

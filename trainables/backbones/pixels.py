@@ -4,8 +4,6 @@ A normalised pixel is (x · maximum − mean) / std, with x in [0, 1], mean and 
 the network's order of channels.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +37,7 @@ class Pixels:
 IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
-def resolve_pixel_statistics(config: BackboneConfig, stated: Pixels) -> Pixels:
+def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels:
     """Return the configured pixel statistics; the model's replace those that are not set."""
     maximum = config.pixel_max or stated.maximum
     # The model's own numbers, where they are not replaced, mean the same in another range.

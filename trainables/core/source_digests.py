@@ -12,8 +12,6 @@ in a module without a package is digested with the modules in the same folder th
 to give the same numbers at its REVISION.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib.util

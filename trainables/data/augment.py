@@ -13,8 +13,6 @@ Deviations from torchvision, on purpose:
 - `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,7 +33,7 @@ def train_images(
     images: Images,
     index: Tensor,
     *,
-    config: AugmentConfig,
+    config: "AugmentConfig",
     size: int,
     mean: tuple[float, float, float],
     std: tuple[float, float, float],
@@ -141,7 +139,7 @@ def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tens
 
 
 def draw_random_boxes(
-    heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, position: Tensor
+    heights: Tensor, widths: Tensor, config: "AugmentConfig", draws: Tensor, position: Tensor
 ) -> Tensor:
     """Return RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
 

@@ -3,8 +3,6 @@
 Shape legend: N images · F features.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -33,7 +31,7 @@ BATCH = 64
 
 
 def load_cached_features(
-    config: Trial, cache: Path, device: torch.device | str = "cpu"
+    config: "Trial", cache: Path, device: torch.device | str = "cpu"
 ) -> np.memmap:
     """Return pooled features of every image in the data set's order: [N, F] float32.
 
@@ -48,12 +46,12 @@ def load_cached_features(
     return features
 
 
-def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:
+def has_features(config: "Trial", cache: Path, device: torch.device | str = "cpu") -> bool:
     """Return whether the cache has the features, so that no weights are needed."""
     return (Path(cache) / "features" / build_features_key(config, cache, device)).is_dir()
 
 
-def build_features_key(config: Trial, cache: Path, device: torch.device | str = "cpu") -> str:
+def build_features_key(config: "Trial", cache: Path, device: torch.device | str = "cpu") -> str:
     """Return the name of the features in the cache, which contains everything that changes them.
 
     The kind of device is part of it, so a CPU trial's numbers never depend on a GPU trial.
@@ -77,7 +75,7 @@ def build_features_key(config: Trial, cache: Path, device: torch.device | str = 
     return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def _compute_features(config: Trial, cache: Path, device: torch.device, folder: Path) -> None:
+def _compute_features(config: "Trial", cache: Path, device: torch.device, folder: Path) -> None:
     """Write the features of all images into `folder`, batch by batch."""
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)

@@ -13,8 +13,6 @@ the rounded float. Other devices have no such kernel and round floats.
 Shape legend: B batch · S side of the output · C channels · H, W rows and columns of an image.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +52,7 @@ class Crops:
 
 
 def cut_boxes(
-    crops: Crops, interpolation: Interpolation | None = None, short: int | None = None
+    crops: Crops, interpolation: "Interpolation | None" = None, short: int | None = None
 ) -> Tensor:
     """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
 
@@ -67,7 +65,9 @@ def cut_boxes(
     return sample_one_by_one(crops) if on_cpu else sample_at_once(crops)
 
 
-def resample_boxes(crops: Crops, interpolation: Interpolation, short: int | None = None) -> Tensor:
+def resample_boxes(
+    crops: Crops, interpolation: "Interpolation", short: int | None = None
+) -> Tensor:
     """Resize boxes to S × S with antialiasing: [B, C, S, S] uint8 in channels-last memory.
 
     Args:
@@ -117,7 +117,9 @@ def _load_images(crops: Crops) -> list[Tensor]:
     ]
 
 
-def _resize_image(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
+def _resize_image(
+    pixels: Tensor, height: int, width: int, interpolation: "Interpolation"
+) -> Tensor:
     """Resize [H, W, C] uint8 to [height, width, C] uint8, unless it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels

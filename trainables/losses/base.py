@@ -8,8 +8,6 @@ references, and passes score and `Pairs` to the loss, so that a loss works with 
 `references()` returns proxies or centres, queries are compared with them, else with each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,7 +22,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
-LOSSES: Registry[type[Loss]] = Registry("losses", "trainables.losses")
+LOSSES: "Registry[type[Loss]]" = Registry("losses", "trainables.losses")
 LOG_OF_0 = -1e30  # stands for log 0: far below any logit, and finite, so that gradients are 0
 
 
@@ -132,7 +130,7 @@ class ParamGroup:
     params: list[nn.Parameter] = field(default_factory=list)
 
     @classmethod
-    def collect(cls, role: Role, *modules: nn.Module) -> ParamGroup:
+    def collect(cls, role: Role, *modules: nn.Module) -> "ParamGroup":
         """Return the group of all parameters of some modules."""
         return cls(role, [p for module in modules for p in module.parameters()])
 
@@ -189,7 +187,7 @@ class Loss(nn.Module):
         self.options, self.classes, self.dim = config, classes, dim
 
     @classmethod
-    def check(cls, trial: Trial, method: Traits) -> None:
+    def check(cls, trial: "Trial", method: Traits) -> None:
         """Raise a ValueError, with reason and remedy, if the loss does not fit trial or method."""
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:

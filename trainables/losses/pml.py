@@ -8,8 +8,6 @@ configuration is read: the loss is built and called with a batch of eight.
 Shape legend: B queries · D embedding dimensions · S label slots · `...` leading dimensions.
 """
 
-from __future__ import annotations
-
 import inspect
 from difflib import get_close_matches
 from importlib import import_module
@@ -101,7 +99,7 @@ class Pml(Loss):
     )
 
     @classmethod
-    def check(cls, trial: Trial, method: Traits) -> None:
+    def check(cls, trial: "Trial", method: Traits) -> None:
         check_one_label(trial, method, "gives a class index for each image to another library")
         if method.own_scores:
             raise ValueError(

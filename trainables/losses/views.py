@@ -4,8 +4,6 @@ Losses that pair images of a class (N-pair, HypViT) assume batches in which each
 many adjacent images. Views are computed from the labels here, so that any order is paired rightly.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -22,7 +20,7 @@ class ViewLoss(Loss):
     batch = BatchNeeds(per_class=2, layout="class_major")
 
     @classmethod
-    def check(cls, trial: Trial, method: Traits) -> None:
+    def check(cls, trial: "Trial", method: Traits) -> None:
         check_one_label(trial, method, "pairs up the images of a class")
 
 
@@ -40,7 +38,7 @@ def number_views(labels: Tensor) -> tuple[Tensor, Tensor]:
     return same_class, same_class.long().tril(-1).sum(-1)
 
 
-def check_one_label(trial: Trial, method: Traits, reason: str) -> None:
+def check_one_label(trial: "Trial", method: Traits, reason: str) -> None:
     """Refuse a method that gives an image several labels; the message ends with the reason."""
     if method.label_sets:
         raise ValueError(

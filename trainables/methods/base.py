@@ -18,8 +18,6 @@ answers by `compute_class_logits`. The head, the method and the loss compute in 
 the backbone runs in autocast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, Unpack
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
-METHODS: Registry[type[Method]] = Registry("methods", "trainables.methods")
+METHODS: "Registry[type[Method]]" = Registry("methods", "trainables.methods")
 
 
 class Term(NamedTuple):
@@ -90,7 +88,7 @@ class MethodParts(TypedDict):
     """Name the keyword arguments of every method: F, the embedding, the base loss, the classes."""
 
     features: int
-    embedding: EmbeddingConfig
+    embedding: "EmbeddingConfig"
     loss: Loss
     classes: int
 
@@ -146,7 +144,7 @@ class Method(nn.Module):
         self.principal: Principal = find_principal_start
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         """Raise a ValueError, with reason and remedy, if the method does not fit the trial."""
 
     @classmethod

@@ -3,8 +3,6 @@
 Shape legend: B batch · F features · D embedding dimensions · P classes.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
@@ -125,7 +123,7 @@ class DDML(Plain):
         kaiming_is_none = field_validator("std_start", mode="before")(read_as_none("kaiming"))
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         """Refuse to tie the decoder to a loss that has proxies and no scale of its own."""
         config = trial.method
         assert isinstance(config, cls.Config)

@@ -3,8 +3,6 @@
 Shape legend: B batch · F features · D embedding dimensions · S label slots.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable
@@ -162,7 +160,7 @@ class DetReg(Plain):
                 self.second_loss = copy.deepcopy(self.loss)
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         config, per_class = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)
         if config.augmentation != "none" and 1 < per_class <= config.neighbour:

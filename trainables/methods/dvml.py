@@ -3,8 +3,6 @@
 Shape legend: B batch · F features · D embedding dimensions · H hidden width · T samples.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
@@ -141,7 +139,7 @@ class DVML(Plain):
         sum_is_none = field_validator("kl_over", mode="before")(read_as_none("sum"))
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         """Refuse phases in which nothing would train."""
         config = trial.method
         assert isinstance(config, cls.Config)

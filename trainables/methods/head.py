@@ -3,8 +3,6 @@
 Shape legend: N training images · F features · D embedding dimensions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -32,7 +30,7 @@ Start = tuple[Tensor, Tensor]
 Principal = Callable[[Tensor, int], Start]
 
 
-def build_linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
+def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
     """Return a new head, its weight drawn as `embedding.init` says.
 
     kaiming is as in Proxy-Anchor's code, orthogonal as in HypViT's; pca is orthogonal until

@@ -4,8 +4,6 @@ Shape legend: B batch · F features · D, U sizes of the semantic and uncertaint
 E = D + U · R references.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
@@ -151,7 +149,7 @@ class IDML(Mixing):
             self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         super().check(trial)
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)

@@ -3,8 +3,6 @@
 Shape legend: B batch · H, W image sides · F features · S label slots.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -72,7 +70,7 @@ class Mixing(Plain):
         self.share: Tensor | None = None
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         super().check(trial)
         config = trial.method
         assert isinstance(config, MixingConfig)

@@ -3,8 +3,6 @@
 Shape legend: B batch · F features · D embedding dimensions · C classes · K references per class.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
@@ -144,7 +142,7 @@ class NIR(Plain):
         gradient_limit: float | None = Field(None, gt=0)
 
         @model_validator(mode="after")
-        def check_scale(self) -> NIR.Config:
+        def check_scale(self) -> "NIR.Config":
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
                     f"temperature {self.temperature:g} has no effect with scale none. Take scale t."
@@ -152,7 +150,7 @@ class NIR(Plain):
             return self
 
     @classmethod
-    def check(cls, trial: Trial) -> None:
+    def check(cls, trial: "Trial") -> None:
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(

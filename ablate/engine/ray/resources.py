@@ -1,7 +1,5 @@
 """Resolve the resources of a trial, and check that they exist, for which Ray would wait."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -49,7 +47,7 @@ def count_local_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Request:
+def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Request:
     """Resolve the spec's resources and `--device` into one request.
 
     Args:
@@ -95,7 +93,7 @@ def resolve_request(resources: Resources, device: str, *, cluster: bool) -> Requ
     return Request(resources.cpus, gpus, resolved, processes, resources.accelerator or "")
 
 
-def count_processes(resources: Resources, gpus: float) -> int:
+def count_processes(resources: "Resources", gpus: float) -> int:
     """Return how many processes train one trial with this number of GPUs.
 
     Raises:
@@ -114,7 +112,7 @@ def count_processes(resources: Resources, gpus: float) -> int:
     return processes
 
 
-def request_without_local_check(resources: Resources, device: str) -> Request:
+def request_without_local_check(resources: "Resources", device: str) -> Request:
     """Return the request of a trial for machines that cannot be inspected here."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)

@@ -9,8 +9,6 @@ pass decodes each of them too, so that a damaged image ends a run before it begi
 cache's free disk and fit into the machine's memory.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Iterable
@@ -69,7 +67,7 @@ class EncodedImages(Images):
 
 
 def load_stored(
-    folder: Path, index: Index, pictures: Iterable[Picture], config: DataConfig
+    folder: Path, index: Index, pictures: Iterable[Picture], config: "DataConfig"
 ) -> Images:
     """Return images from a folder of the cache, built if necessary.
 
@@ -121,7 +119,7 @@ def load_stored(
     return EncodedImages(**vars(images), lengths=lengths[0], short=short, names=names, boxes=boxes)
 
 
-def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
+def choose_store(folder: Path, images: int, config: "DataConfig") -> Kind:
     """Choose between pixels and encoded files."""
     if config.store != "auto":
         return config.store
