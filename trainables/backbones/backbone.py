@@ -22,15 +22,16 @@ from trainables.backbones.timm_models import (
     create_model,
     download_model,
     extract_first_line,
+    import_timm,
 )
 from trainables.backbones.weights import (
     PACKAGED_MEAN_STD,
     ROUTES,
     check_route,
     download_torchvision,
+    has_file,
     load_tensors_into,
     load_weights,
-    locate_file,
 )
 from trainables.errors import ConfigError
 from trainables.machine.devices import to_full_precision
@@ -110,7 +111,7 @@ def build_backbone(
     """
     model, usual = load_model(config, image_size)
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
-    with _explain_model_errors(config, image_size):
+    with explain_model_errors(config.name, image_size):
         features, pooling = _probe_features(model, config, picture)
     _hold_parameters(model, config.hold)
     if folds_norms(config):
@@ -145,7 +146,7 @@ def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
 
 def count_parameters(config: BackboneConfig, image_size: int) -> int:
     """Count the parameters of the configured model without allocating any."""
-    with _explain_model_errors(config, image_size):
+    with explain_model_errors(config.name, image_size):
         model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -161,11 +162,10 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
         elif config.weights != "none":
             load_weights(model, config, own.CLASSIFIER, own.convert)
         return model, own.PIXELS
-    import timm
-
+    timm = import_timm()
     check_name(config.name)
     check_route(config)
-    with _explain_model_errors(config, image_size):
+    with explain_model_errors(config.name, image_size):
         model = create_model(config.name, image_size)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
@@ -185,7 +185,7 @@ def check_fits(config: BackboneConfig, image_size: int) -> None:
     A missing file is accepted, because it may be there for the run.
     """
     check_route(config)
-    if config.weights in ROUTES or not locate_file(config).exists():
+    if config.weights in ROUTES or not has_file(config):
         return
     with seed_global_generator(0, "backbone.check"):  # the caller's random numbers stay as they are
         load_model(config, image_size)
@@ -206,7 +206,7 @@ def build_frozen_backbone(
 
 
 @contextmanager
-def _explain_model_errors(config: BackboneConfig, image_size: int) -> Iterator[None]:
+def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
     """Turn an error of a model's code into one that names the model and the image size."""
     try:
         yield
@@ -215,7 +215,7 @@ def _explain_model_errors(config: BackboneConfig, image_size: int) -> Iterator[N
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ConfigError(
             "backbone.name",
-            f"{config.name} cannot take {image_size} × {image_size} images "
+            f"{name} cannot take {image_size} × {image_size} images "
             f"({extract_first_line(error)}). Change data.image_size.",
         ) from error
 

@@ -5,7 +5,9 @@ without it.
 """
 
 import difflib
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 import torch
@@ -17,6 +19,16 @@ from trainables.errors import ConfigError
 SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
+def import_timm() -> Any:
+    """Import timm and return it; ConfigError where it or one of its libraries is broken."""
+    try:
+        return import_module("timm")
+    except (ImportError, OSError, RuntimeError) as error:
+        fault = f"timm cannot be imported ({extract_first_line(error)})"
+        remedy = "Reinstall timm, torch and torchvision from one index."
+        raise ConfigError("timm", f"{fault}. {remedy}") from error
+
+
 def extract_first_line(error: Exception) -> str:
     """Return the first line of an error's text, or its type if it has none."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
@@ -24,8 +36,7 @@ def extract_first_line(error: Exception) -> str:
 
 def check_name(name: str) -> None:
     """Raise ConfigError where neither timm nor we have such a model."""
-    import timm
-
+    timm = import_timm()
     if name in BACKBONES or timm.is_model(name.split(".", 1)[0]):
         return
     near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3, cutoff=0.5)
@@ -40,8 +51,7 @@ def create_model(
     name: str, image_size: int | None = None, *, pretrained: bool = False
 ) -> nn.Module:
     """Return timm's model without its classifier. image_size: None where it does not matter."""
-    import timm
-
+    timm = import_timm()
     check_name(name)
     # position embeddings and windows of some models are built for one size
     settings = timm.models.get_pretrained_cfg(name)
@@ -74,8 +84,7 @@ def download_model(name: str, image_size: int | None = None) -> nn.Module:
 
 def has_download(name: str) -> bool:
     """Return whether timm has a model's weights without a download, as it looks for them itself."""
-    import timm
-
+    timm = import_timm()
     check_name(name)
     settings = timm.models.get_pretrained_cfg(name)
     if settings is None:

@@ -9,6 +9,7 @@ cache of the Hugging Face hub or of torch.hub.
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import warnings
 from collections.abc import Callable, Iterable
@@ -63,7 +64,7 @@ def check_route(config: BackboneConfig) -> None:
     else:
         path = Path(config.weights)
         is_path = len(path.parts) > 1 or path.suffix in FILE_ENDINGS
-        fits = is_path or locate_file(config).exists()
+        fits = is_path or has_file(config)
     if not fits:
         raise ConfigError(
             OPTION,
@@ -129,6 +130,11 @@ def locate_file(config: BackboneConfig) -> Path:
     return expand_user_path(config.weights, OPTION)
 
 
+def has_file(config: BackboneConfig) -> bool:
+    """Return whether that file is there; not where it cannot be looked up."""
+    return os.path.exists(locate_file(config))  # noqa: PTH110 - Path.exists raises PermissionError
+
+
 def _check_digest(path: Path, expected: str | None) -> None:
     """Refuse a weights file that is missing, or whose SHA-256 is not the configured one."""
     try:
@@ -156,7 +162,7 @@ def describe_missing_weights(config: BackboneConfig) -> str | None:
         file = _find_torchvision_url(config.name).rpartition("/")[2]
         path = Path(torch.hub.get_dir()) / "checkpoints" / file
         return None if path.exists() else f"torchvision's file of {config.name}"
-    is_here = config.weights in ROUTES or locate_file(config).exists()
+    is_here = config.weights in ROUTES or has_file(config)
     return None if is_here else config.weights
 
 

@@ -10,9 +10,15 @@ import timm
 import torch
 from torch import Tensor
 
-from trainables.backbones.backbone import build_frozen_backbone, check_fits
+from trainables.backbones import timm_models
+from trainables.backbones.backbone import (
+    build_frozen_backbone,
+    check_fits,
+    count_parameters,
+    load_model,
+)
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.weights import load_tensors_into
+from trainables.backbones.weights import describe_missing_weights, load_tensors_into
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seed_global_generator
@@ -68,6 +74,34 @@ def test_a_wrong_file_is_named_before_any_trial(tmp_path: Path) -> None:
     assert "bn_inception-52deb4733.pth" in said and "\n" not in said
     assert torch.equal(torch.get_rng_state(), state)
     check_fits(config.model_copy(update={"weights": str(tmp_path / "absent.pth")}), 64)
+
+
+@pytest.mark.parametrize("weights", ["a" * 300, "/" + "a" * 300])
+def test_a_path_that_cannot_be_looked_up_counts_as_missing(weights: str) -> None:
+    config = BackboneConfig(name="bn_inception", weights=weights, weights_sha256="0" * 64)
+    assert describe_missing_weights(config) == weights
+    if weights.startswith("/"):
+        check_fits(config, 64)
+    else:
+        with pytest.raises(ConfigError, match=r"there are no 'aaa.* weights of bn_inception"):
+            check_fits(config, 64)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, OSError, ImportError])
+def test_a_timm_that_cannot_be_imported(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str) -> None:
+        raise error("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(timm_models, "import_module", fail)
+    config = BackboneConfig(name="test_resnet", weights="none")
+    message = (
+        r"timm cannot be imported \(operator torchvision::nms .*\). Reinstall timm, torch and "
+    )
+    for action in (lambda: load_model(config, 64), lambda: count_parameters(config, 64)):
+        with pytest.raises(ConfigError, match=message):
+            action()
 
 
 def test_a_tensor_of_another_shape_is_named() -> None:
