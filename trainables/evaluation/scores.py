@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError
+from trainables.errors import ConfigError, TrialFailure
 from trainables.machine.kernels import onednn_product, uses_onednn
 
 Score = Callable[[Tensor, Tensor], Tensor]
@@ -39,12 +39,18 @@ class PlainScore:
     normalize: bool = False
 
     def prepare(self, rows: Tensor) -> Tensor:
-        """Return the rows [N, E] in float32, normalised if needed."""
+        """Return the rows [N, E] in float32, normalised if needed; refuse those that overflow."""
+        rows = self._convert(rows)
+        if not torch.isfinite(4 * torch.linalg.vecdot(rows, rows)).all():
+            raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
+        return rows
+
+    def _convert(self, rows: Tensor) -> Tensor:
         rows = rows.float()
         return F.normalize(rows, dim=1) if self.normalize else rows
 
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
-        q, r = self.prepare(query), self.prepare(reference)
+        q, r = self._convert(query), self._convert(reference)
         scores = compute_dot_products(q, r)
         if self.kind == "euclidean":
             squares_q, squares_r = torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r)

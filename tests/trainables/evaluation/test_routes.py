@@ -101,7 +101,9 @@ def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes
 
     order = y.argsort(stable=True).tolist()
     of_counting = collect(count_places(x, y, DOT, bound), order)
-    of_sorting = collect(sort_nearest(x, y, None, DOT, bound), range(n))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranking, "BLOCK", 9)
+        of_sorting = collect(sort_nearest(x, y, None, DOT, bound), range(n))
     for q in range(n):
         expected = [place for place in exact_places(s, y.numpy(), q) if place <= limit]
         assert of_counting[q] == of_sorting[q] == expected
@@ -154,8 +156,13 @@ def test_scores_that_are_not_numbers_are_an_error(way: str) -> None:
 
     with pytest.raises(TrialFailure, match="not a number"):
         evaluate_embeddings(x, y, score=broken, metrics=("recall_at_1",))
-    with pytest.raises(TrialFailure, match="not a number"):
-        evaluate_embeddings(x * 1e30, y, score="euclidean", metrics=("recall_at_1",))
+
+
+@pytest.mark.parametrize("kind", ["dot", "euclidean"])
+def test_scores_that_overflow_are_an_error(way: str, kind: str) -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+    with pytest.raises(TrialFailure, match="float32 overflows"):
+        evaluate_embeddings(x * 1e20, y, score=kind, metrics=("recall_at_1",))
 
 
 @pytest.fixture(params=["by MKL", "by oneDNN"])
