@@ -71,6 +71,19 @@ def test_nodes_with_a_copy_each_share_a_cache(
     assert len(prints) == 1 and len(read_names) == 128
 
 
+def test_an_index_of_0_2_0_is_read_and_the_copies_of_a_file_are_few(
+    root: Path, tmp_path: Path, read_names: list[str]
+) -> None:
+    first, file = print_of(root, tmp_path / "cache"), root / "class 0" / "0.bmp"
+    (index,) = (tmp_path / "cache" / "folder").glob("hashes-*.json")
+    index.write_bytes(b"0" * 64 + b"\n" + index.read_bytes())
+    for second in range(6):
+        os.utime(file, (second, second))
+        assert print_of(root, tmp_path / "cache") == first
+    assert len(read_names) == 64 + 6, "only the file that was touched is read again"
+    assert [len(copies) for copies in json.loads(index.read_bytes()).values()] == [4] + 63 * [1]
+
+
 def test_forgotten_hashes_are_read_anew(root: Path, tmp_path: Path, read_names: list[str]) -> None:
     """A disk that lost a bit leaves size, times and inode as they were."""
     cache = tmp_path / "cache"

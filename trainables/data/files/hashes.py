@@ -18,31 +18,31 @@ from trainables.machine.processes import count_cores
 from trainables.machine.progress import Progress
 
 AT_ONCE = 256  # files a task: handing over a single one costs more than looking at its stamp
+COPIES = 4  # of a file: nodes may share a cache and each have the data on a disk of its own
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
     """Return file name relative to `root` → SHA-256 (hex); earlier hashes are in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        earlier = json.loads(index.read_bytes())
+        earlier = json.loads(b"".join(index.read_bytes().partition(b"{")[1:]))  # past 0.2.0's line
     except (OSError, ValueError):  # there is none, or it is damaged
         earlier = {}
     base = os.fspath(root)
 
     def hash_file(name: str) -> tuple[str, list[list[str]]]:
-        """Return the digest, and stamp and digest of each copy of the file that was ever read."""
+        """Return the digest, and stamp and digest of the copies of the file that were read last."""
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
         copies = earlier.get(name, [])
         with name_unreadable_file(path):
             stamp = _read_stamp(os.stat(path))  # noqa: PTH116
-            # nodes may share a cache and each have the data on a disk of its own
             for copy_stamp, digest in copies:
                 if copy_stamp == stamp:
                     return digest, copies
             with Path(path).open("rb") as opened:
                 stamp = _read_stamp(os.fstat(opened.fileno()))
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return digest, [[stamp, digest], *copies]
+        return digest, [[stamp, digest], *copies][:COPIES]
 
     results: dict[str, tuple[str, list[list[str]]]] = {}
     progress = Progress(f"hashing {root}", len(names))
