@@ -107,10 +107,10 @@ class Index:
             if row.path in by_path:
                 raise ConfigError(where, f"it lists {row.path} twice. List each image once.")
             if row.path.startswith("/") or ".." in row.path.split("/"):
-                fault = (
-                    f"the path {row.path!r} must be relative to the images' folder and inside it"
-                )
+                fault = f"the path {row.path!r} must be relative to the images' folder, inside it"
                 raise ConfigError(where, f"{fault}. Correct the list.")
+            if row.path != row.path.encode(errors="ignore").decode():
+                raise ConfigError(where, f"the path {row.path!r} is not UTF-8. Rename the file.")
             by_path[row.path] = row
         if not by_path:
             raise ConfigError(where, "it lists no images. Unpack the data set again.")
@@ -183,6 +183,16 @@ class DataSource(ABC):
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         """Return the rows for a plan, without reading pixels; None if only `load` knows them."""
         return cls.load(config, cache) if cls.MAPS_FILES else None
+
+    @classmethod
+    def build_difference_error(cls, base: Path, problems: Iterable[str]) -> ConfigError:
+        return ConfigError(
+            "data.root",
+            f"{cls.ABOUT.title if cls.ABOUT else 'the data set'} in {base} differs from its list "
+            f"or its makers' counts: {'; '.join(problems)}. Unpack it again, or go on with what is "
+            "there: --allow-partial (data.allow_partial: true), which makes it another data set "
+            "with trials of its own.",
+        )
 
     @classmethod
     @abstractmethod

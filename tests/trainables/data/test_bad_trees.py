@@ -59,6 +59,7 @@ def test_another_folder_and_counts_that_are_not_the_makers(
 ABSENT = {
     ("cub200", "CUB_200_2011"): "001.Made_Bird_1/Made_Bird_0002_3.jpg",
     ("cars196", "stanford_cars"): "cars_test/00004.jpg",
+    ("cifar10", "cifar-10-batches-py"): "data_batch_3",
     ("manifest", "csv"): "pictures/3/1.jpg",
 }
 

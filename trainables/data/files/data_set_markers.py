@@ -78,7 +78,7 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
 
 
-def build_unreadable_error(root: Path, error: OSError) -> ConfigError:
+def build_unreadable_error(root: Path | str, error: OSError) -> ConfigError:
     fault = f"{error.filename or root} cannot be read ({error.strerror})"
     return ConfigError("data.root", f"{fault}. Check the path and its permissions.")
 

@@ -28,7 +28,6 @@ from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
-from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 
@@ -77,20 +76,19 @@ class FileSet(DataSource):
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
         """Return the content of the data set's folder, complete or not."""
-        root = cls.locate_root(config)
         try:
-            listing = cls.rows(root, config)
+            listing = cls.rows(cls.locate_root(config), config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
             # a pipe or device is no image, and would block
             absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
         except OSError as failure:
-            raise build_unreadable_error(root, failure) from failure
+            raise build_unreadable_error(config.root or cls.NAME, failure) from failure
         problems: list[str] = []
         if absent:
             missing = f"{len(absent):,} of {len(listed):,} images missing"
             problems.append(f"{missing} ({join_names(absent)})")
             if len(absent) == len(listed):
-                raise cls._build_difference_error(listing.base, problems)
+                raise cls.build_difference_error(listing.base, problems)
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
         index = Index(listing.base, present)
@@ -100,22 +98,11 @@ class FileSet(DataSource):
         return Reading(index, rows, tuple(problems))
 
     @classmethod
-    def _build_difference_error(cls, base: Path, problems: Iterable[str]) -> ConfigError:
-        title = cls.ABOUT.title if cls.ABOUT else cls.NAME
-        return ConfigError(
-            "data.root",
-            f"{title} in {base} differs from its list or its makers' counts: "
-            f"{'; '.join(problems)}. Unpack it again, or go on with what is there: "
-            "--allow-partial (data.allow_partial: true), which makes it another data set with "
-            "trials of its own.",
-        )
-
-    @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
         """Return the content of the folder, and refuse differences without allow_partial."""
         reading = cls.read_listing(config)
         if reading.problems and not config.allow_partial:
-            raise cls._build_difference_error(reading.index.base, reading.problems)
+            raise cls.build_difference_error(reading.index.base, reading.problems)
         return reading
 
     @classmethod

@@ -22,11 +22,10 @@ import torch
 from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, count_parts
-from trainables.data.files.data_set_markers import About, Count, locate_root
+from trainables.data.files.data_set_markers import About, Count, join_names, locate_root
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.lists import build_damage_error, name_unreadable_file
 from trainables.data.images import Images, map_array
-from trainables.errors import ConfigError
 
 SIDE = 32
 ADMITTED = (
@@ -59,19 +58,20 @@ class Cifar(DataSource):
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return SHA-256 over the files, by the parts that they are."""
-        root, names = locate_root(config, cls.ABOUT), [*cls.TRAIN, cls.TEST, cls.CLASSES]
+        root, files = cls.find_files(config)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
-        for name, file_hash in hash_files(root, names, Path(cache) / cls.NAME).items():
+        hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / cls.NAME)
+        for name, file_hash in hashes.items():
             part = "test" if name == cls.TEST else "train"
             digest.update(f"\x1e{part}\x1f{file_hash}".encode())
         return digest.hexdigest()
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        root = locate_root(config, cls.ABOUT)
+        root, files = cls.find_files(config)
         folder = get_or_build(
             Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
-            lambda fresh: cls.unpack_archive(root, fresh),
+            lambda fresh: cls.unpack_archive(root, files, fresh),
         )
         labels, is_test = (
             torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
@@ -83,19 +83,26 @@ class Cifar(DataSource):
         dataset = Dataset(images, labels, classes, Official(train, test, shared=True))
         problems = cls.ABOUT.list_differences(count_parts(dataset))
         if problems and not config.allow_partial:
-            fault = f"{cls.ABOUT.title} in {root} differs from its makers' counts"
-            remedy = "Unpack it again, or go on with what is there: --allow-partial"
-            raise ConfigError("data.root", f"{fault}: {'; '.join(problems)}. {remedy}")
+            raise cls.build_difference_error(root, problems)
         return dataset
 
     @classmethod
-    def unpack_archive(cls, root: Path, folder: Path) -> None:
+    def find_files(cls, config: DataConfig) -> tuple[Path, list[str]]:
+        """Return the folder and its files of images; some may be missing with allow_partial."""
+        root, files = locate_root(config, cls.ABOUT), [*cls.TRAIN, cls.TEST]
+        absent = [name for name in files if not (root / name).exists()]
+        if absent and not config.allow_partial:
+            missing = f"{len(absent)} of {len(files)} files of images missing"
+            raise cls.build_difference_error(root, [f"{missing} ({join_names(absent)})"])
+        return root, [name for name in files if name not in absent]
+
+    @classmethod
+    def unpack_archive(cls, root: Path, files: list[str], folder: Path) -> None:
         """Write pixels, labels and class names; classes are renumbered in alphabetical order."""
         names = _read_pickle(root / cls.CLASSES).get(cls.NAMES)
         if not isinstance(names, list) or not names or len({*map(str, names)}) != len(names):
             fault = "the names of the classes are missing or repeated"
             raise build_damage_error(root / cls.CLASSES, fault)
-        files = [*cls.TRAIN, cls.TEST]
         batches = [cls.read_batch(root / name, len(names)) for name in files]
         images, labels = zip(*batches, strict=True)
         np.save(folder / "images.npy", np.concatenate(images))
