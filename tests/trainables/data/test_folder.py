@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,23 @@ def test_folders_of_parts(tmp_path: Path) -> None:
         noise(tmp_path / "classes" / name / "1.png", (9, 9), 0)
     data = load_dataset(config(tmp_path / "classes"), tmp_path / "cache")
     assert data.classes == ("test", "train") and data.official is None
+    for name in ("train/a/1", "train/b/1", "val/1"):  # ImageNet's val/ as it is downloaded
+        noise(tmp_path / "flat" / f"{name}.png", (9, 9), 0)
+    message = fail(lambda: fingerprint(config(tmp_path / "flat"), tmp_path / "cache"))
+    assert "none in val/. Sort these images into class folders" in message
+
+
+@pytest.mark.parametrize("action", [fingerprint, load_dataset])
+def test_names_that_are_not_utf_8(action: Callable[..., object], root: Path) -> None:
+    (root / "class 0" / "0.png").rename(os.fsdecode(bytes(root / "class 0") + b"/\xff.png"))
+    message = fail(lambda: action(config(root), root / ".cache"))
+    assert "'class 0/\\udcff.png' is not UTF-8. Rename the file." in message
+
+
+def test_a_manifest_that_cannot_be_looked_up(tmp_path: Path) -> None:
+    given = DataConfig(name="manifest", root=str(tmp_path / ("a" * 300 + ".csv")))
+    message = fail(lambda: fingerprint(given, tmp_path / "cache"))
+    assert message.startswith("data.root: ") and "cannot be read (File name too long)" in message
 
 
 @pytest.mark.parametrize(
@@ -159,6 +177,10 @@ def test_bombs_are_refused_before_they_unfold(
 
 def test_what_is_no_image_is_passed_over_and_links_are_followed(root: Path, tmp_path: Path) -> None:
     before = fingerprint(config(root), tmp_path / "cache")
+    os.mkfifo(root / "class 0" / "pipe.jpg")
+    (root / "class 0" / "null.png").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(root / "class 0" / "s.png"))  # full paths may be too long
     for folder in ("__MACOSX/class 0", "class 0/.thumbs/a", ".git"):
         (root / folder).mkdir(parents=True)
         (root / folder / "0.jpg").write_bytes(b"no image")

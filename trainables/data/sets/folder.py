@@ -63,8 +63,12 @@ def _list_parts(root: Path) -> list[str]:
     parts = [entry.name for entry in _list_class_folders(root)]
     if not {"train"} < {*parts} <= {"train", "val", "test"}:
         return []
-    if not all(_list_class_folders(root / part) for part in parts):
+    flat = [part for part in parts if not _list_class_folders(root / part)]
+    if "train" in flat:
         return []
+    if flat:
+        fault = f"{root} has class folders in train/, and none in {flat[0]}/"
+        raise ConfigError("data.root", f"{fault}. Sort these images into class folders, as there.")
     if "test" not in parts:
         fault = f"{root} has train/ and val/, and no test/"
         remedy = "To test on val/, rename val/ to test/; validation classes are then held out of"
@@ -106,14 +110,14 @@ def _refuse_official(root: Path) -> None:
 
 
 def iterate_images(folder: str | Path) -> Iterator[str]:
-    """Yield the paths of image files at any depth."""
-    for entry in os.scandir(folder):
-        if _is_left_behind(entry.name):
+    """Yield the paths at any depth of image files, and of links that lead nowhere."""
+    for item in os.scandir(folder):
+        if _is_left_behind(item.name):
             continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from iterate_images(entry.path)
-        elif entry.name.lower().endswith(SUFFIXES):
-            yield entry.path
+        if item.is_dir(follow_symlinks=False):
+            yield from iterate_images(item.path)
+        elif item.name.lower().endswith(SUFFIXES) and (item.is_file() or not Path(item).exists()):
+            yield item.path
 
 
 def _is_left_behind(name: str) -> bool:
