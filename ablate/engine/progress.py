@@ -192,7 +192,8 @@ class ProgressDisplay:
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
         if not self._console.is_terminal:
-            print(text, file=self._console.file, flush=True)
+            self._console.file.write(f"{text}\n")
+            self._console.file.flush()
         elif not in_table:
             with suppress(OSError):  # the terminal was closed
                 self._console.print(text, soft_wrap=True)
