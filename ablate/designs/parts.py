@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from ablate.samplers.sampling import Direction
 from ablate.schedulers.precision import PrecisionSeeds
@@ -23,10 +23,8 @@ SHOWN = 60  # characters of a level in a cell's name
 FactorLevels = tuple[tuple[str, str], ...]
 
 
-class SpecPart(Strict):
+class SpecPart(Strict, extra="forbid", frozen=True):
     """Base of parts of a spec: unknown keys are refused, and instances are immutable."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Around(SpecPart):
@@ -47,7 +45,7 @@ class Around(SpecPart):
     take: tuple[str, ...] | None = None
     rank: int = Field(1, ge=1)
     neutral: Literal[False] | None = None
-    box: float | None = Field(None, gt=1)
+    box: float | None = Field(None, gt=1, allow_inf_nan=False)
 
     def fill_template(self, levels: FactorLevels) -> "Around":
         """Return `best_of: tune_{method}` with the names of a combination's levels."""

@@ -12,12 +12,13 @@ from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
-from ablate.samplers.space import Axis
+from ablate.samplers.space import Axis, Space
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import report_metrics
 from ablate.spec.model import LoadedSpec
+from ablate.values.errors import format_value
 from ablate.values.layers import Stack, find_origin
-from ablate.values.paths import has_path
+from ablate.values.paths import find_at, has_path, is_path_within
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
@@ -100,7 +101,7 @@ class _Checker:
                 above = branches.build_example(sampled.space, path)
                 self._check_axis(name, path, f"space.{path}", above, axis)
             for i, values in enumerate(getattr(study, "first_points", ())):
-                self.plan.resolve_config(name, Point("", {}, values, f"points.{i}"))
+                self._check_first_point(name, sampled.space, Point("", {}, values, f"points.{i}"))
         for point in study.all_points if None in points else ():
             self._check_trial(name, self.plan.build_layers(name, point, ()))
 
@@ -109,8 +110,7 @@ class _Checker:
     def _check_axis(
         self, name: str, path: str, field: str, above: dict[str, Any], axis: Axis | None = None
     ) -> None:
-        """Check that a path of a study is a field of a trial, and that values of its axis are
-        valid.
+        """Check that a path is a field of a trial, and that values of its axis are valid.
 
         A rule between fields may hold only with certain values of other axes. Such combinations are
         left to the trial, which then fails.
@@ -134,6 +134,22 @@ class _Checker:
                     rule = "" if is_of_axis else f" with {fault.path}"
                     message = f"{value!r} is not allowed{rule}: {fault.message}. {remedy}"
                     raise ConfigError(where, message) from None
+
+    def _check_first_point(self, name: str, space: Space, point: Point) -> None:
+        """Refuse a point with inactive axes, and `{}` around a centre outside of the space."""
+        values, where = point.values, self.locate(f"studies.{name}.{point.where}")
+        config = self.plan.resolve_config(name, point).model_dump(mode="json")
+        tried = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
+        # a centre with values of another study's best is not known yet
+        known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
+        for path in values:
+            if path not in tried and all(p in known for p in branches.find_parents(space, path)):
+                message = f"{path} is set where its `when` does not hold. Leave it out"
+                raise ConfigError(where, f"{message}, or add what it depends on.")
+        for path, value in () if values or not known else tried.items():
+            if not space[path].is_possible(value):
+                message = f"the centre's {path} is {format_value(value)}, outside of its axis"
+                raise ConfigError(where, f"{message}. Widen the axis, or write a value.")
 
     def _check_centre(
         self, name: str, point: Point | None, inherited_values: Sequence[Mapping[str, Any]]
@@ -166,7 +182,7 @@ class _Checker:
         shares_centre = source.find_source_cell() is None and None in source.list_representatives()
         for path in around.take or inheritance.list_always_exported_paths(studies, around.best_of):
             check_path(path, merged, where)
-            varied = any(inheritance.is_path_within(path, other) for other in source.paths)
+            varied = any(is_path_within(path, other) for other in source.paths)
             # a path that no cell of the source sets must be one of its centre
             if shares_centre and not varied:
                 check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)

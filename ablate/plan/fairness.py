@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from ablate.designs.parts import NEUTRAL, Around, Point
 from ablate.designs.study import Study
-from ablate.plan.inheritance import is_path_within, list_upstream_studies
+from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.values.errors import format_value
-from ablate.values.paths import flatten_paths
+from ablate.values.paths import flatten_paths, is_path_within
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.core.identity import dump_identity

@@ -68,11 +68,6 @@ def list_always_exported_paths(studies: Studies, name: str) -> list[str]:
     return studies[name].find_always_exported_paths()
 
 
-def is_path_within(path: str, other: str) -> bool:
-    """Return whether a path equals another one or is below it."""
-    return path == other or path.startswith(f"{other}.")
-
-
 # ------------------------------------------------------------------ budgets
 
 

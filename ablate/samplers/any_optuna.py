@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, draw_seed
@@ -34,14 +34,12 @@ if TYPE_CHECKING:
     from optuna.trial import Trial
 
 
-class OptunaSampler(Strict):
+class OptunaSampler(Strict, extra="forbid", frozen=True):
     """A sampler class by its name.
 
     class: the name of a class in `optuna.samplers`, or `module:Class` of an installed package.
     options: arguments of the class, without its seed.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     name: Literal["optuna"] = "optuna"
     class_name: str = Field(alias="class")
@@ -66,9 +64,8 @@ class OptunaSampler(Strict):
             message = f"{self.class_name!r} cannot be imported: {error}. Correct module:Class"
             raise ConfigError("sampler.class", message) from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
-            raise ConfigError(
-                "sampler.class", f"{self.class_name!r} is no sampler of Optuna. Name a subclass."
-            )
+            message = f"{self.class_name!r} is no sampler of Optuna. Name a subclass."
+            raise ConfigError("sampler.class", message)
         return loaded
 
     @property
@@ -131,6 +128,8 @@ class AnyOptuna(Sampler):
                 directions=list(self.study.directions),
                 sampler=self.study.sampler.build(draw_seed(self.key, 0)),
             )
+            # an exhausted grid asks for an end; then values repeat until the trials are spent
+            study.stop = lambda: None
             running: dict[int, Trial] = {}
             for index, proposal in enumerate(earlier):
                 self._tell_results(study, running, earlier, proposal.concurrent)

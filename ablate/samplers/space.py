@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ablate.values.canonical import to_canonical_json
 from trainables.config.registry import Strict
@@ -19,7 +20,7 @@ MAX_LEVELS = 1_000_000  # largest number of values of an axis with a step
 EXACT = 2**53  # largest range in which a float holds every integer
 
 
-class Axis(Strict):
+class Axis(Strict, extra="forbid", frozen=True):
     """`{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`.
 
     low, high: ends of the range, both included.
@@ -32,8 +33,6 @@ class Axis(Strict):
     box: draw within this factor of the value that the study is centred on, inside low and high.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
     low: int | float | None = None
     high: int | float | None = None
     log: bool = False
@@ -41,7 +40,7 @@ class Axis(Strict):
     step: int | float | None = Field(None, gt=0)
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
     when: dict[str, Any] | None = Field(None, min_length=1)
-    box: float | None = Field(None, gt=1)
+    box: float | None = Field(None, gt=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def check_one_kind(self) -> Axis:
@@ -73,15 +72,16 @@ class Axis(Strict):
             raise ConfigError("step", f"{message}, {limit}")
         return self
 
-    def narrow(self, value: float) -> Axis:
+    def narrow(self, value: Any, points: Sequence[float] = ()) -> Axis:
         """Return the part of the axis within the factor `box` of a value.
 
         It is [value / box, value · box] within the axis, on its steps; draws of positive values
         without steps are uniform in the logarithm. The axis stays whole around 0, from which no
-        factor leads to other values, and where this part has fewer than two values.
+        factor leads to other values, around what is no number, and where this part has fewer than
+        two values. It is extended to `points`, values of the axis that are tried first.
         """
         whole = self.model_copy(update={"box": None})
-        if self.box is None or value == 0:
+        if self.box is None or not isinstance(value, int | float) or value == 0:
             return whole
         low, high = sorted((value / self.box, value * self.box))
         low, high = max(low, self.range[0]), min(high, self.range[1])
@@ -91,6 +91,7 @@ class Axis(Strict):
             high = self.to_number(start + math.floor((high - start) / step + 1e-9) * step)
         if low >= high:
             return whole
+        low, high = min([low, *points]), max([high, *points])
         log = self.log or (low > 0 and self.step is None)
         return self.model_copy(update={"low": low, "high": high, "log": log, "box": None})
 

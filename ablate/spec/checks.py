@@ -9,6 +9,7 @@ from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.values.errors import describe_unknown, describe_unknown_metric, format_value, join_words
+from ablate.values.paths import is_path_within
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.recipe import Figure, Recipe
@@ -78,7 +79,10 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
             with_box = study.model_copy(update={"space": axes | study.space})
-            SAMPLERS[get_sampler_name(study)].check(with_box)
+            try:
+                SAMPLERS[get_sampler_name(study)].check(with_box)
+            except ConfigError as fault:
+                raise fault.move_to(f"studies.{name}.{fault.path}") from None
             studies[name] = with_box
 
 
@@ -92,8 +96,8 @@ def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[st
     if sampled is not None:
         always = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
         axes |= {path: axis for path, axis in always if axis.choice is None}
-    taken = around.take
-    return {p: axis for p, axis in axes.items() if taken is None or p in taken}
+    taken = axes if around.take is None else around.take
+    return {p: axis for p, axis in axes.items() if any(is_path_within(p, q) for q in taken)}
 
 
 def check_first_points(studies: Mapping[str, Study]) -> None:
@@ -142,11 +146,9 @@ def check_compared(field: str, metric: str) -> None:
     """
     split, last = MetricName.parse(metric)
     if split == "train" and last:
-        raise ConfigError(
-            field,
-            f"{metric!r} is measured on the training classes, so trials cannot be compared by it. "
-            f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`.",
-        )
+        message = f"{metric!r} is measured on the training classes, so trials cannot be compared by"
+        remedy = f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`."
+        raise ConfigError(field, f"{message} it. {remedy}")
 
 
 def list_splits_read(study: Study, objective: str) -> list[str]:
@@ -212,11 +214,9 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
         if table.kind in TABLES and table.kind not in study.tables:  # plug-ins check themselves
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
             also = ", or show it in report.heatmaps" if HEATMAP in study.tables else ""
-            raise ConfigError(
-                f"report.tables.{i}.kind",
-                f"{table.kind!r} does not fit {table.study}, a {study.design} study. Choose from "
-                f"the kinds {kinds}{also}",
-            )
+            message = f"{table.kind!r} does not fit {table.study}, a {study.design} study"
+            remedy = f"Choose from the kinds {kinds}{also}"
+            raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
         _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
     # figures
     for i, heatmap in enumerate(recipe.heatmaps):
@@ -254,11 +254,9 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
             split = MetricName.parse(metric).split
             if split not in splits and field not in foreign:
                 evaluate = join_words(dict.fromkeys((*COMPARED, split)))
-                raise ConfigError(
-                    field,
-                    f"{metric!r} needs a split beside {join_words(splits)}. Set `evaluate: "
-                    f"[{evaluate}]` in studies.{name}",
-                )
+                message = f"{metric!r} needs a split beside {join_words(splits)}"
+                remedy = f"Set `evaluate: [{evaluate}]` in studies.{name}"
+                raise ConfigError(field, f"{message}. {remedy}")
 
 
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
@@ -286,10 +284,8 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         _check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = (
-                f"{name} proposes its cells while it runs. Leave `cells` out to show the best."
-            )
-            raise ConfigError(f"{field}.options.cells", message)
+            message = f"{name} proposes its cells while it runs. Leave `cells` out to show the"
+            raise ConfigError(f"{field}.options.cells", f"{message} best.")
         cells = [point.cell for point in study.all_points]
         _check_known(f"{field}.options.cells", options.cells, cells)
     # number of factors and levels

@@ -24,7 +24,7 @@ from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
-from ablate.values.paths import get_at, has_path
+from ablate.values.paths import find_at, get_at, has_path
 from reports.tables.labels import choose_smallest_effect, display_scale
 
 
@@ -115,8 +115,11 @@ class Proposer:
     @cached_property
     def space(self) -> Space:
         """The axes, those with a box narrowed to it."""
+        points = getattr(self.study, "first_points", ())
         return {
-            path: axis.narrow(get_at(self._centre, path)) if axis.box is not None else axis
+            path: axis.narrow(find_at(self._centre, path), [p[path] for p in points if path in p])
+            if axis.box is not None
+            else axis
             for path, axis in self.study.space.items()
         }
 
@@ -131,8 +134,7 @@ class Proposer:
             return values
         # complete the point by the centre's values, or by sampled ones where an axis excludes these
         for path, axis in self.space.items():
-            value = get_at(self._centre, path) if has_path(self._centre, path) else None
-            if axis.is_possible(value):
+            if axis.is_possible(value := find_at(self._centre, path)):
                 values[path] = value
             elif path not in values:
                 values[path] = axis.value_at(

@@ -15,12 +15,12 @@ from typing import Any
 
 from ablate.ledger.facts import Facts
 from ablate.ledger.queries import find_sweep, list_sweep_trials
-from ablate.plan.inheritance import is_path_within, list_inherited_paths
+from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
-from ablate.values.paths import flatten_paths
+from ablate.values.paths import flatten_paths, is_path_within
 from trainables.evaluation.metric_name import MetricName
 
 

@@ -64,6 +64,11 @@ def get_at(values: Mapping[str, Any], path: str) -> Any:
     return level
 
 
+def find_at(values: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path, or None if there is none."""
+    return get_at(values, path) if has_path(values, path) else None
+
+
 def has_path(values: Mapping[str, Any], path: str) -> bool:
     """Return whether nested mappings have a value at a dotted path."""
     level: Any = values
@@ -72,6 +77,11 @@ def has_path(values: Mapping[str, Any], path: str) -> bool:
             return False
         level = level[part]
     return True
+
+
+def is_path_within(path: str, other: str) -> bool:
+    """Return whether a path equals another one or is below it."""
+    return path == other or path.startswith(f"{other}.")
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -63,6 +63,15 @@ def test_an_own_state_is_replayed_as_one_optuna_study_has_it() -> None:
         theirs.tell(trial, value(params))
 
 
+@pytest.mark.parametrize("name", ["GridSampler", "BruteForceSampler"])
+def test_an_exhausted_grid_repeats_its_values(name: str) -> None:
+    options = {"search_space": {"x": [1, 2, 3]}} if name == "GridSampler" else {}
+    sampler = {"name": "optuna", "class": name, "options": options}
+    search = study({"x": {"low": 1, "high": 3, "int": True}}, sampler=sampler)
+    drawn = [trial.params["x"] for trial in driven(search, "key", 6, lambda params: 1.0)]
+    assert sorted(drawn[:3]) == [1, 2, 3] and set(drawn[3:]) <= {1, 2, 3}
+
+
 def test_failures_are_told() -> None:
     search = made("NSGAIIISampler", options={"population_size": 4})
     history = [

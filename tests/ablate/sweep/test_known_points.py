@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from trainables.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
 ALPHA = {"method.alpha": {"low": 0, "high": 3}}
+WHEN = {
+    "optimizer.lr": {"choice": [1e-4, 1e-3]},
+    "method.alpha": {"low": 0, "high": 3, "when": {"optimizer.lr": 1e-3}},
+}
 SEARCH = {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 2}
 BASE = {**SEARCH, "trial": {"method": {"name": "plain"}}, "space": RATE}
 WEIGHTS = {**SEARCH, "trial": {"method": {"name": "ddml"}}}
@@ -73,11 +78,20 @@ def test_points_and_boxes_repeat_after_interruptions(tmp_path: Path, sampler: st
         ({"points": [{"method.beta": 1}]}, "points.0: the name 'method.beta' is unknown"),
         ({"points": [{"method.alpha": 4}]}, "method.alpha: 4 is outside"),
         ({"points": [{"method.alpha": 1}] * 7}, "7 are more than the 6 trials"),
+        ({"points": [{}], "trial": {"method": {"name": "ddml", "alpha": 4}}}, "alpha is 4.0, out"),
+        ({"space": WHEN, "points": [{"method.alpha": 1}]}, "0: method.alpha is set where its"),
+        (
+            {"space": WHEN, "points": [{"method.alpha": 1}], "around": {"best_of": "base"}},
+            None,  # the best may have the value of which alpha depends
+        ),
     ],
 )
-def test_points_outside_of_the_search_are_refused(search: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        plan(space=ALPHA, **search)
+def test_points_outside_of_the_search_are_refused(
+    search: dict[str, Any], message: str | None
+) -> None:
+    refused = pytest.raises(ConfigError, match=message) if message else contextlib.nullcontext()
+    with refused:
+        plan(**{"space": ALPHA, **search})
 
 
 # ------------------------------------------------------------------ boxes
@@ -107,12 +121,31 @@ def test_a_box_alone_is_a_space_and_reaches_through_promotions(tmp_path: Path) -
     assert [sorted(point) for point in params(made, "again")] == [["optimizer.lr"]] * 6
 
 
+@pytest.mark.parametrize("sampler", ["tpe", {"name": "optuna", "class": "CmaEsSampler"}])
+def test_points_outside_of_a_box_are_tried(tmp_path: Path, sampler: Any) -> None:
+    space = {"method.alpha": {"low": 0.01, "high": 3, "box": 1.5}}
+    trial = {"method": {"name": "ddml", "alpha": 0.1}}
+    points = [{"method.alpha": 3}, {"method.alpha": 0.01}]
+    made = run(plan(space=space, trial=trial, points=points, sampler=sampler), tmp_path)
+    assert params(made)[:2] == points and len(params(made)) == 6
+
+
+def test_a_box_takes_the_axes_of_a_section() -> None:
+    search = {**BASE, "trial": {"method.name": "ddml"}, "space": RATE | ALPHA}
+    made = plan(search, around={"best_of": "base", "take": ["method"], "box": 2})
+    assert made.spec.studies["tune"].paths == ("method.alpha",)
+
+
 def test_a_box_without_a_search_behind_it_is_refused() -> None:
     grid = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-2]}}
     with pytest.raises(ConfigError, match="no numeric axis was searched for base"):
         plan(grid, space=ALPHA, around={"best_of": "base", "box": 2})
     with pytest.raises(ConfigError, match="only `around` of a search has a box"):
         plan(grid | {"around": {"best_of": "tune", "box": 2}}, space=ALPHA)
+    with pytest.raises(ConfigError, match=r"studies\.tune\.population: the sampler tpe has no"):
+        plan(around={"best_of": "base", "box": 2}, population=5)
+    with pytest.raises(ConfigError, match=r"around\.box: it must be a finite number"):
+        plan(around={"best_of": "base", "box": float("inf")})
 
 
 @pytest.mark.parametrize(
@@ -120,6 +153,7 @@ def test_a_box_without_a_search_behind_it_is_refused() -> None:
     [
         ({"low": 0.0, "high": 1.0}, 0.3, 0.1, 0.9, True),
         ({"low": 0.0, "high": 1.0}, 0.0, 0.0, 1.0, False),
+        ({"low": 0.0, "high": 1.0}, None, 0.0, 1.0, False),
         ({"low": -1.0, "high": 1.0}, -0.3, -0.9, -0.1, False),
         ({"low": 1e-3, "high": 1e-2, "log": True}, 5e-3, 5e-3 / 3, 1e-2, True),
         ({"low": 1, "high": 64, "int": True}, 4, 2, 12, True),
@@ -128,7 +162,7 @@ def test_a_box_without_a_search_behind_it_is_refused() -> None:
     ],
 )
 def test_the_part_of_an_axis(
-    axis: dict[str, Any], value: float, low: float, high: float, log: bool
+    axis: dict[str, Any], value: float | None, low: float, high: float, log: bool
 ) -> None:
     narrow = Axis.model_validate({**axis, "box": 3}).narrow(value)
     assert narrow.range == pytest.approx((low, high)) and narrow.log is log and narrow.box is None
