@@ -152,7 +152,7 @@ def prepare(
     from trainables.evaluation.metrics import EVALUATOR
     from trainables.machine.cache_folder import locate_default_cache
 
-    loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
+    loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec, options.settings)
     overrides = Overrides(
         options.dataset,
         options.data_root,

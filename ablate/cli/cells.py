@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.cli.options import add_out, add_spec, build_options
+from ablate.cli.options import add_out, add_spec, build_options, parse_settings
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """Write the file of trials; return 1 if no trial can start now, else 0."""
     from ablate.spec.read import read_spec
 
-    to, loaded = expand_user_path(args.to, "--to"), read_spec(args.spec)
+    to = expand_user_path(args.to, "--to")
+    loaded = read_spec(args.spec, parse_settings(args.settings))
     from ablate import api
     from ablate.batch import export_cells
     from ablate.cli.locate import explain_write_errors

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ablate.cli import run as running
 from ablate.cli.locate import check_new_file
-from ablate.cli.options import build_options
+from ablate.cli.options import build_options, parse_settings
 from ablate.values.layers import overlay_mappings
 from ablate.values.paths import expand_paths
 from ablate.values.terminal import print_text
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate import api
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec)
+    loaded = read_spec(args.spec, parse_settings(args.settings))
     to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
     trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.options import EXIT_CODES, add_sweep, build_options
+from ablate.cli.options import EXIT_CODES, add_sweep, build_options, parse_settings
 from ablate.tracking.store import format_command_line
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     # read the spec before torch is imported, so that its faults are reported at once
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec)
+    loaded = read_spec(args.spec, parse_settings(args.settings))
     from ablate import api
 
     options = build_options(args)

@@ -11,14 +11,17 @@ from typing import Any
 
 from ablate.values.errors import join_words
 from ablate.values.layers import Layer, merge_layers
+from ablate.values.paths import flatten_paths
 from trainables.errors import ConfigError
 
 DEFAULT = "default"
 SECTIONS = ("optimizer", "loss", "method")
 
 
-def expand_default_spaces(data: Mapping[str, Any]) -> dict[str, Any]:
+def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec, as YAML gives it, with the axes in place of the word `default`.
+
+    They are of the components that `trial`, the study's `trial` and `top`, from `--set`, name.
 
     Raises:
         ConfigError: `default` stands at a path that is no section with ranges.
@@ -30,9 +33,18 @@ def expand_default_spaces(data: Mapping[str, Any]) -> dict[str, Any]:
         if space == DEFAULT:
             space = dict.fromkeys(SECTIONS, DEFAULT)
         if isinstance(space, Mapping) and DEFAULT in space.values():
-            trial = _merge_trial(data.get("trial"), study.get("trial"))
+            _check_data_sets(data.get("datasets"))
+            trial = _merge_trial(data.get("trial"), study.get("trial"), top)
             expanded[name] = {**study, "space": _expand_space(f"studies.{name}", space, trial)}
     return {**data, "studies": expanded} if expanded else dict(data)
+
+
+def _check_data_sets(datasets: Any) -> None:
+    """Refuse data sets that name a loss or a method, which would have other axes."""
+    for name, settings in datasets.items() if isinstance(datasets, Mapping) else ():
+        for path in {"loss.name", "method.name"} & flatten_paths(_merge_trial(settings)).keys():
+            message = "`space: default` does not read it. Name it in the trial, or write the axes."
+            raise ConfigError(f"datasets.{name}.{path}", message)
 
 
 def _merge_trial(*trials: Any) -> dict[str, Any]:
@@ -80,9 +92,9 @@ def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[
         settings = trial.get(part)
         named = settings.get("name") if isinstance(settings, Mapping) else None
         names[part] = named or getattr(default, part).name
-    loss, method = LOSSES.get(names["loss"]), METHODS.get(names["method"])
+    loss, method = LOSSES.get(str(names["loss"])), METHODS.get(str(names["method"]))
     if loss is None or method is None:
-        return {}  # the plan refuses the name
+        return list_default_axes(OptimizerConfig, "optimizer")  # until the plan refuses the name
     if section == "method":
         return list_default_axes(method.Config, section)
     if section == "loss":

@@ -34,11 +34,12 @@ SHOWN = 20  # studies named in a message
 Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
-def read_spec(spec: str | Path | Mapping[str, Any]) -> LoadedSpec:
+def read_spec(spec: str | Path | Mapping[str, Any], settings: Mapping[str, Any] = {}) -> LoadedSpec:
     """Read and check a spec.
 
     Args:
         spec: a file, or a mapping as YAML gives it.
+        settings: `--set` by dotted path, which may change the axes of `space: default`.
 
     Raises:
         ConfigError: The spec has an error; the message is one line with file, line and path.
@@ -49,9 +50,9 @@ def read_spec(spec: str | Path | Mapping[str, Any]) -> LoadedSpec:
             check_values(spec, "")
         except ConfigError as fault:
             raise source.relocate(fault) from None
-        return check_spec(dict(spec), source)
+        return check_spec(dict(spec), source, settings)
     data, lines = _read_extended(Path(check_text(str(spec), "SPEC")), (), {})
-    return check_spec(data, Source(str(spec), lines))
+    return check_spec(data, Source(str(spec), lines), settings)
 
 
 def _read_extended(
@@ -125,10 +126,10 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
+def check_spec(data: dict[str, Any], source: Source, settings: Mapping[str, Any]) -> LoadedSpec:
     """Validate a mapping as a spec, with the references between its studies and its report."""
     try:
-        data = expand_default_spaces(data)
+        data = expand_default_spaces(data, settings)
         spec = _validate(data)
         if spec.fair is not None:
             plain = {key: value for key, value in data.items() if key != "fair"}

@@ -47,6 +47,25 @@ def test_rates_follow_the_parts_that_a_trial_has() -> None:
     assert [*space({"optimizer": "default"}, loss={"name": "multi_similarity"})] == RATES[:1]
 
 
+@pytest.mark.parametrize("name", ["nope", ["nope"], {"nope": 1}])
+@pytest.mark.parametrize("section", ["loss", "method"])
+def test_unknown_components_are_refused_as_without_it(section: str, name: Any) -> None:
+    study = {"design": "search", "trials": 4, "space": "default"}
+    content = {"name": "x", "trial": {section: {"name": name}}, "studies": {"s": study}}
+    with pytest.raises(ConfigError, match=rf"trial\.{section}\.name: the name .* is unknown"):
+        specs.plan(content)
+
+
+def test_set_names_the_component_and_a_data_set_cannot() -> None:
+    study = {"design": "search", "trials": 4, "space": {"loss": "default"}}
+    content = {"name": "x", "studies": {"s": study}}
+    read = read_spec(content, {"loss.name": "normsoftmax"})
+    assert read.spec.studies["s"].paths == ("loss.temperature",)
+    content["datasets"] = {"cars196": {"loss": {"name": "normsoftmax"}}}
+    with pytest.raises(ConfigError, match=r"datasets\.cars196\.loss\.name: `space: default`"):
+        read_spec(content)
+
+
 @pytest.mark.parametrize("default", ["default", {"method": "default"}])
 def test_it_equals_the_axes_written_out(default: Any) -> None:
     written = {
