@@ -77,8 +77,11 @@ def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
     """Return the message for an unknown metric, with the six most similar ones."""
     names = list(candidates)
-    spelling = metric.casefold().replace("@", "_at_")  # R@1 → recall_at_1, mAP@R → map_at_r
-    spelling = re.sub(r"(^|/)r_at_", r"\1recall_at_", spelling)
+    # R@1 and P@1 → recall_at_1, mAP@R and mAP → map_at_r, F-1 → f1, RP → r_precision
+    split, slash, last = metric.casefold().replace("@", "_at_").rpartition("/")
+    last = {"map": "map_at_r", "rp": "r_precision", "f-1": "f1"}.get(last, last)
+    last = re.sub(r"^[rp]_at_", "recall_at_", last)
+    spelling = f"{split}{slash}{last}" if slash or f"val/{last}" not in names else f"val/{last}"
     similar = difflib.get_close_matches(spelling, names, n=6, cutoff=0)
     n_others = len(names) - len(similar)
     others = f" and {n_others} others" if n_others > 0 else ""
@@ -111,7 +114,7 @@ def explain_validation_error(
     paths = [_find_path(fault, data) for fault in faults]
     # of the faults of a union, take that of the member that matched furthest
     index = 0
-    if isinstance(faults[0]["input"], list):
+    if isinstance(faults[0]["input"], list | dict):
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
@@ -151,7 +154,7 @@ def _find_path(fault: Any, data: Any) -> list[str]:
         if isinstance(level, Mapping):
             is_tag = can_be_tag and path and any(level.get(field) == part for field in _TAGS)
             can_be_tag = can_be_tag and not is_tag
-            must_exist = i < last or fault["type"] in _VALUE_ERRORS
+            must_exist = i < last or fault["type"] in _VALUE_ERRORS or "literal[" in str(part)
             if is_tag or (path and part not in level and must_exist):
                 continue
         elif isinstance(level, list) and isinstance(part, str):
