@@ -9,6 +9,7 @@ import argparse
 import atexit
 import gc
 import sys
+import traceback
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -111,8 +112,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print_text(to_one_line(error), error=True)
         return 2
-    except (LedgerError, ReportError, TrackingError) as error:
-        print_text(error, error=True)
+    except (LedgerError, ReportError, TrackingError, ImportError, MemoryError) as error:
+        text = str(error)
+        if isinstance(error, ImportError | MemoryError):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            fault = f"{place.filename}:{place.lineno}: {to_one_line(text) or 'the memory is full'}"
+            text = f"{fault}. Free memory, or install the missing library."
+        print_text(text, error=True)
         return 1
     except KeyboardInterrupt:
         print_text("Stopped at once. The same command continues from what is recorded.", error=True)

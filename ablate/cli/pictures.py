@@ -25,7 +25,8 @@ from trainables.machine.texts import expand_user_path, find_unfit_character
 if TYPE_CHECKING:
     from trainables.core.export import Model
 
-BATCH = 64  # pictures embedded at once
+BATCH = 64  # pictures embedded at once, fewer if they have
+MOST_BYTES = 2**28  # bytes of pixels
 
 
 class EmbeddedFolder(NamedTuple):
@@ -70,7 +71,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     readable: list[Path] = []
     blocks: list[Tensor] = []
     batch: list[Image.Image] = []
-    progress = Progress("embedding", len(paths))
+    n_bytes, progress = 0, Progress("embedding", len(paths))
     with show_progress():
         decoded = map_ahead(decode_or_explain, (Picture(root / path) for path in paths))
         for number, (path, pixels) in enumerate(zip(paths, decoded, strict=True)):
@@ -80,9 +81,10 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
                 continue
             readable.append(path)
             batch.append(Image.fromarray(pixels))
-            if len(batch) == BATCH:
+            n_bytes += pixels.nbytes
+            if len(batch) == BATCH or n_bytes >= MOST_BYTES:
                 blocks.append(model.embed(batch, BATCH))
-                batch = []
+                batch, n_bytes = [], 0
         if batch:
             blocks.append(model.embed(batch, BATCH))
     if not blocks:

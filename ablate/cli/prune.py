@@ -20,6 +20,7 @@ from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
 from ablate.values.terminal import print_text
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
+from trainables.errors import ConfigError
 
 
 class Removable(NamedTuple):
@@ -46,6 +47,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List the files that are no longer needed, or remove them; return 1 if that fails for one."""
     path = locate_ledger(args.out)
+    if (trials := path.parent / TRIALS).is_symlink():
+        message = "it is a symbolic link, and nothing outside of the output folder is removed. Move"
+        raise ConfigError(str(trials), f"{message} the trials here, or link the whole folder.")
     with Ledger(path) as ledger:
         files, notes = find_removable_files(ledger, path.parent, args.sweep)
         # say how much space is gained

@@ -281,6 +281,24 @@ def test_removed_commands_and_options_say_what_to_do(capsys: pytest.CaptureFixtu
             assert "was removed. Instead, " in text and text.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "words"), [(ImportError("no\nlib"), "no lib"), (MemoryError(), "the memory is full")]
+)
+def test_a_library_that_cannot_be_loaded_is_named_in_one_line(
+    error: Exception,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(args: object) -> int:
+        raise error
+
+    monkeypatch.setattr("ablate.cli.best.run", fail)
+    assert main(["best", "x"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{__file__}:") and words in said and said.count("\n") == 1
+
+
 def test_every_command_has_its_module() -> None:
     files = (ROOT / "ablate" / "cli").glob("*.py")
     assert {path.stem for path in files if "def add_arguments(" in path.read_text()} == {*COMMANDS}

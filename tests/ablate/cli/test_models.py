@@ -65,6 +65,20 @@ def test_a_folder_is_embedded_as_the_model_does(
     assert embed(model.parent, birds, tmp_path / "b.npz") == 0
 
 
+def test_large_pictures_are_embedded_in_small_batches(
+    model: Path, birds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "MOST_BYTES", 1)
+    loaded, sizes = load(model, "cpu"), list[int]()
+    embedded = loaded.embed
+    monkeypatch.setattr(
+        loaded, "embed", lambda batch, n: sizes.append(len(batch)) or embedded(batch, n)
+    )
+    paths = [path.relative_to(birds) for path in sorted(birds.rglob("*.png"))]
+    assert len(pictures.embed_folder(loaded, birds, paths).embeddings) == sum(sizes) == 12
+    assert sizes == [1] * 12
+
+
 @pytest.mark.slow
 def test_a_process_of_its_own_says_its_line_and_ends(model: Path, birds: Path) -> None:
     """Libraries that are asked for networks count at the end what is still there."""

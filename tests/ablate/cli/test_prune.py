@@ -84,6 +84,16 @@ def test_the_best_stay_and_nothing_goes_without_yes(
     assert drain(dispatch(specs.plan(), tmp_path)) == [], "what is known needs no weights"
 
 
+def test_a_link_in_place_of_the_trials_is_refused(
+    tmp_path: Path, made: JobScheduler, capsys: Captured
+) -> None:
+    (tmp_path / "trials").rename(tmp_path / "elsewhere")
+    (tmp_path / "trials").symlink_to(tmp_path / "elsewhere")
+    assert prune(tmp_path, "--yes") == 2
+    assert "trials: it is a symbolic link" in capsys.readouterr().err
+    assert left(tmp_path, "checkpoints") == {row["trial_id"] for row in table(made)}
+
+
 def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -> None:
     made = dispatch(specs.plan(), tmp_path)
     done, running, stopped = (made.claim_next_job() for _ in range(3))
