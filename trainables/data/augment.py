@@ -40,29 +40,31 @@ def train_images(
     generator: torch.Generator,
     device: torch.device | str,
 ) -> Tensor:
-    """Return augmented, normalised images `index` ([B] rows): [B, 3, S, S] float32 on `device`.
+    """Return the images `index` [B], augmented and normalised: [B, 3, S, S] float32 on `device`.
 
     Args:
         mean, std: of pixels in [0, 1], per channel, as the backbone wants them.
         generator: a CPU generator.
     """
+    # draw the same random numbers whatever is configured
     sizes, short = (images.heights[index], images.widths[index]), None
     draws = torch.rand(len(index), ATTEMPTS, 2, generator=generator)
     draws_once = torch.rand(len(index), 4, generator=generator)
     position, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
     mirrored = flip < config.flip
-    if config.resize is not None:
+    # choose the boxes to cut out, in images resized to a short side of `short` if it is set
+    if config.resize is not None:  # RandomCrop
         short = config.resize
         side = torch.full_like(index, size)
         boxes = place_boxes(*compute_resized_sizes(*sizes, short), side, side, position)
-    elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
+    elif config.crop_scale == (1.0, 1.0) or config.pad is not None:  # the evaluation crop
         short = images.resize
         boxes = _compute_eval_boxes(images, index, size)
-    else:
+    else:  # RandomResizedCrop
         boxes = draw_random_boxes(*sizes, config, draws, position)
     crops = Crops(images, index, boxes, size, mirrored, device)
     pixels = cut_boxes(crops, config.interpolation, short)
-    if config.pad is not None:
+    if config.pad is not None:  # RandomCrop with padding
         pixels = _shift_and_mirror(pixels, config.pad, position, mirrored)
     if images.channels == 3 and config.grey > 0:
         luma = torch.einsum("bchw,c->bhw", pixels.float(), torch.tensor(LUMA, device=pixels.device))
@@ -80,11 +82,10 @@ def cut_eval_images(
     std: tuple[float, float, float],
     device: torch.device | str,
 ) -> Tensor:
-    """Return centre crop (`Images.frame` of the short side) resized to S: [B, 3, S, S] float32.
+    """Return the centre crops of the images `index`, normalised: [B, 3, S, S] float32.
 
-    For photographs this is resize of the short side to S·256/224 and centre crop of S: they are
-    stored at that size, so their pixels are taken as they are. Where `Images.resize` says another
-    size, they are brought to it first.
+    A crop is a square of the share `Images.frame` of the short side, resized to S = `size`. Where
+    `Images.resize` is set, images are resized to that short side first, and S pixels cut out.
     """
     boxes = _compute_eval_boxes(images, index, size)
     unflipped = torch.zeros(len(index), dtype=torch.bool)
@@ -93,7 +94,7 @@ def cut_eval_images(
 
 
 def _compute_eval_boxes(images: Images, index: Tensor, size: int) -> Tensor:
-    """Return the boxes of the evaluation crop in images resized to a short side of `size`."""
+    """Return [B, 4] boxes of the evaluation crop, in images resized to `Images.resize` if set."""
     sizes = images.heights[index], images.widths[index]
     if images.resize is None:
         return compute_center_boxes(*sizes, images.frame)
@@ -112,10 +113,10 @@ def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tenso
 def place_boxes(
     heights: Tensor, widths: Tensor, height: Tensor, width: Tensor, position: Tensor
 ) -> Tensor:
-    """Return boxes of `height` × `width` in images: [B, 4] int64 (top, left, height, width).
+    """Place a box of `height` × `width` in each image of `heights` × `widths`, at random.
 
-    Args:
-        position: [B, 2] uniform in [0, 1), for top and left.
+    position: [B, 2] uniform in [0, 1), for top and left. Returns: [B, 4] int64 (top, left, height,
+    width).
     """
     top = (position[:, 0].double() * (heights - height + 1)).long()
     left = (position[:, 1].double() * (widths - width + 1)).long()
@@ -125,8 +126,8 @@ def place_boxes(
 def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
     """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S], padded with black.
 
-    Mirrored images are mirrored already, and their position is mirrored too, as if the crop came
-    first.
+    `pixels` of mirrored images are mirrored before, so their crop's position is mirrored, too:
+    the result is as if the crop came first.
     """
     side = torch.full_like(mirrored, pixels.shape[-1], dtype=torch.int64)
     boxes = place_boxes(side + 2 * pad, side + 2 * pad, side, side, position)
@@ -157,7 +158,7 @@ def draw_random_boxes(
     width = torch.round(torch.sqrt(area * aspect)).long()
     height = torch.round(torch.sqrt(area / aspect)).long()
     fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
-    first = fits.to(torch.uint8).argmax(1, keepdim=True)
+    first = fits.to(torch.uint8).argmax(1, keepdim=True)  # attempt that fits
     width, height = width.gather(1, first)[:, 0], height.gather(1, first)[:, 0]
     drawn = place_boxes(heights, widths, height, width, position)
     # the largest centred box, where none of the attempts fits
@@ -179,7 +180,7 @@ def normalize_pixels(
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
     lines = pixels.permute(0, 2, 3, 1)
     if pixels.shape[1] == 3 and lines.is_contiguous():
-        # A row of an image at once: by channels, inner loops have three steps and take ten times as
+        # Each line of an image is one long row, because loops over three channels take ten times as
         # long.
         batch, height, width, _ = lines.shape
         rows = lines.view(batch, height, 3 * width) * scale.repeat(width)

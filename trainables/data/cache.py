@@ -28,10 +28,9 @@ class CacheError(OSError):
 
 
 def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return `folder`, after calling `build(temporary folder)` if it is not complete.
+    """Return a folder of the cache; if it is not there, `build` fills it first.
 
-    Raises:
-        CacheError: the disk is full or the cache cannot be written.
+    A lock lets one process build while others wait. Raise CacheError if the disk is full.
     """
     if not folder.is_dir():
         with explain_write_errors(folder.parent):
@@ -43,8 +42,8 @@ def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
 
 
 def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
-    """Build a folder under another name, flush it to disk, and rename it."""
-    # The lock is ours, so folders of other attempts were left by processes that died.
+    """Let `build` fill a temporary folder, flush it to disk, and rename it to `folder`."""
+    # This process has the lock, so other temporary folders are of processes that died.
     for remainder in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(remainder, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
@@ -74,7 +73,7 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Turn a CacheError into a ConfigError, where nothing can continue without the cache."""
+    """Turn a CacheError into a ConfigError, which ends a run instead of trying again."""
     try:
         yield
     except CacheError as error:

@@ -70,7 +70,10 @@ class Dataset:
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
-    """Count images and classes of each part, and of queries and gallery if there are any."""
+    """Count the classes and images of each part: train, val, test, or "all" if undivided.
+
+    Where images have roles, query and gallery are further parts.
+    """
     labels, official, roles = dataset.labels, dataset.official, dataset.roles
     parts = {"all": labels}
     if official is not None:
@@ -101,11 +104,11 @@ class Index:
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> "Index":
-        """Build the index of the rows in the file `where`, and check their paths."""
+        """Return an index of `rows`, which the file `where` lists; refuse paths outside `base`."""
         by_path: dict[str, Row] = {}
         for row in rows:
             if row.path in by_path:
-                raise ConfigError(where, f"it lists {row.path} twice. List each image once.")
+                raise ConfigError(where, f"the list names {row.path} twice. List each image once.")
             if row.path.startswith("/") or ".." in row.path.split("/"):
                 fault = f"the path {row.path!r} must be relative to the images' folder, inside it"
                 raise ConfigError(where, f"{fault}. Correct the list.")
@@ -113,43 +116,47 @@ class Index:
                 raise ConfigError(where, f"the path {row.path!r} is not UTF-8. Rename the file.")
             by_path[row.path] = row
         if not by_path:
-            raise ConfigError(where, "it lists no images. Unpack the data set again.")
+            raise ConfigError(where, "the list names no images. Unpack the data set again.")
         return Index(base, tuple(by_path.values()))
 
     def to_plan_dataset(self) -> Dataset:
-        """Return the rows as a data set without pixels, which can be split."""
+        """Return labels, roles and official division as a data set without pixels, for plans."""
         classes = tuple(sorted({row.label for row in self.rows}))
-        number = {name: label for label, name in enumerate(classes)}
-        labels = np.array([number[row.label] for row in self.rows], np.int64)
+        label_of = {name: label for label, name in enumerate(classes)}
+        labels = np.array([label_of[row.label] for row in self.rows], np.int64)
         roles = np.array([ROLES[row.role] for row in self.rows], np.int8)
         official = self._build_official_division(classes, labels, roles)
-        images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
-        roles_or_none = torch.from_numpy(roles) if roles.any() else None
-        return Dataset(images, torch.from_numpy(labels), classes, official, roles_or_none)
+        no_images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
+        roles_or_none = torch.from_numpy(roles) if roles.any() else None  # BOTH is 0
+        return Dataset(no_images, torch.from_numpy(labels), classes, official, roles_or_none)
 
     def _build_official_division(
         self, classes: tuple[str, ...], labels: np.ndarray, roles: np.ndarray
     ) -> Official | None:
-        """Return the division by parts, or None without parts."""
+        """Return the division into train, val and test that the rows state; None if none does.
+
+        Refuse a division that is incomplete, or whose test classes train only in part.
+        """
         where = str(self.base)
         parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
         if not parts.any():
             return None
-        # check that images of a part either all have a role or none, and that each has a part
+        # check that each image has a part, and that in a part all images have a role or none has
         rows = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
         for part, members in rows.items():
             roleless = int((roles[members] == BOTH).sum())
             if 0 < roleless < len(members):
                 fault = f"{roleless:,} {part} images have no role, and others have one"
                 raise ConfigError(where, f"{fault}. Write query or gallery for each, or for none.")
-        undivided, train, val, test = rows.values()
+        undivided, train, val, test = rows.values()  # row numbers, in the order of PARTS
         for part in ("train", "test"):
             if not len(rows[part]):
-                raise ConfigError(where, f"no images of part {part} are there. Add some.")
+                raise ConfigError(where, f"there are no images of part {part}. Add some.")
         if len(undivided):
-            fault = f"{len(undivided):,} images have no part, as {self.rows[undivided[0]].path}"
+            path = self.rows[undivided[0]].path
+            fault = f"{len(undivided):,} images have no part, such as {path}"
             raise ConfigError(where, f"{fault}. Write train, val or test for each, or for none.")
-        # check that all test classes train or none does
+        # check that all test classes train (classification) or none does (retrieval)
         tested = np.unique(labels[test])
         shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
@@ -186,6 +193,7 @@ class DataSource(ABC):
 
     @classmethod
     def build_difference_error(cls, base: Path, problems: Iterable[str]) -> ConfigError:
+        """Return the error for files in `base` that are not the complete data set."""
         return ConfigError(
             "data.root",
             f"{cls.ABOUT.title if cls.ABOUT else 'the data set'} in {base} differs from its list "
@@ -197,29 +205,20 @@ class DataSource(ABC):
     @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        """Return decoded images and labels, decoded into `cache` on the first call.
+        """Return all images and labels; the first call decodes the images into `cache`.
 
-        Photographs have the short side `config.stored_short_side` or that of the file, and the
-        frame `config.image_size / config.eval_side`.
+        Photographs have the short side `config.stored_short_side`, or that of the file if it is
+        None. Evaluation crops the share `config.image_size / config.eval_side` of it.
         """
 
 
 def resolve_data_config(section: Mapping[str, Any]) -> DataConfig:
-    """Return the configuration of the data set that `section` names.
-
-    Raises:
-        pydantic.ValidationError: an option is unknown or out of range.
-        KeyError: there is no such data set.
-    """
+    """Validate the section `data` of a spec, with the options of the data set that it names."""
     return DATASETS[section.get("name", DataConfig().name)].Config.model_validate(section)
 
 
 def fingerprint(config: DataConfig, cache: Path) -> str:
-    """Return the fingerprint of the configured data set; decode nothing.
-
-    Raises:
-        ConfigError: the data folder is missing, unreadable or not what the data set is.
-    """
+    """Return a SHA-256 of the content of the configured data set; decode no image."""
     return DATASETS[config.name].fingerprint(config, cache)
 
 
@@ -230,9 +229,9 @@ def count_classes(config: DataConfig, cache: Path) -> int | None:
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:
-    """Return the configured data set, unsplit, with the evaluation crop of `data.eval_resize`."""
+    """Return the configured data set, unsplit, with the size to which evaluation resizes it."""
     dataset = DATASETS[config.name].load(config, cache)
-    if not config.may_resample:
+    if not config.may_resample:  # images are stored at the size that evaluation needs
         return dataset
-    frame = config.image_size / config.eval_side
+    frame = config.image_size / config.eval_side  # share of the short side that is cropped
     return replace(dataset, images=replace(dataset.images, frame=frame, resize=config.eval_side))

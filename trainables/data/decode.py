@@ -43,7 +43,7 @@ class Picture(NamedTuple):
 
 
 def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
-    """Apply `work` to each picture in threads, in order, with a bounded number ahead."""
+    """Yield `work(picture)` in order, computed in threads for a bounded number ahead."""
     threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
         remaining = iter(pictures)
@@ -59,11 +59,9 @@ def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iter
 
 
 def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
-    """Decode to [H, W, 3] uint8 with a short side of `short`, or in the original size.
+    """Decode to [H, W, 3] uint8 RGB, resized to a short side of `short` if it is given.
 
-    Raises:
-        ConfigError: the file is no image of a known format, damaged, too large, or smaller than the
-            box.
+    Refuse a file that is no image of a known format, damaged or too large.
     """
     path, content, box = picture
     try:
@@ -76,7 +74,7 @@ def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
-        reason = "of none of the known formats" if unknown else error
+        reason = "it has none of the known formats" if unknown else error
         message = f"the image cannot be read ({reason}). Replace or remove the file. Formats are "
         raise ConfigError(str(path), f"{message}{', '.join(FORMATS)}.") from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
@@ -95,18 +93,18 @@ def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
 
 
 def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
-    """Return the part of the box inside the image, rounded to pixels."""
+    """Return the image cut to the box, rounded to pixels; refuse a box outside the image."""
     x0, y0, x1, y1 = (round(edge) for edge in box)
     visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
     if visible[0] >= visible[2] or visible[1] >= visible[3]:
-        fault = f"a box of {x0}, {y0}, {x1}, {y1} is outside its image of {image.width} × "
+        fault = f"the box {x0}, {y0}, {x1}, {y1} is outside its image of {image.width} × "
         fault += f"{image.height} pixels. Unpack the data set again, or leave boxes out."
         raise ConfigError(where, fault)
     return image.crop(visible)
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:
-    """Return 8-bit RGB by the rules of this module; the same object if it is that already."""
+    """Return 8-bit RGB: the upper byte of 16-bit greys, and white where it is transparent."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")

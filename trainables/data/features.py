@@ -33,9 +33,9 @@ BATCH = 64
 def load_cached_features(
     config: "Trial", cache: Path, device: torch.device | str = "cpu"
 ) -> np.memmap:
-    """Return pooled features of every image in the data set's order: [N, F] float32.
+    """Return the frozen backbone's features of all images, [N, F] float32, mapped from the cache.
 
-    Images are cut as in evaluation. The first caller computes them on all its threads; others wait.
+    Images are cropped as in evaluation. The first caller computes the features; others wait.
     """
     device = torch.device(device)
     folder = get_or_build(
@@ -52,7 +52,7 @@ def has_features(config: "Trial", cache: Path, device: torch.device | str = "cpu
 
 
 def build_features_key(config: "Trial", cache: Path, device: torch.device | str = "cpu") -> str:
-    """Return the name of the features in the cache, which contains everything that changes them.
+    """Return the features' name in the cache, which hashes everything that changes them.
 
     The kind of device is part of it, so a CPU trial's numbers never depend on a GPU trial.
     """
@@ -65,7 +65,7 @@ def build_features_key(config: "Trial", cache: Path, device: torch.device | str 
         "device": torch.device(device).type,
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
-    if config.data.may_resample:  # only then, so that features of before are found
+    if config.data.may_resample:  # only then, so that older features keep their names
         parts["evaluation"] = [config.data.eval_side, config.data.stored_short_side or "original"]
         parts["resizing"] = resizing.REVISION
     for name in ("mean", "std", "channels", "pixel_max"):
@@ -76,7 +76,7 @@ def build_features_key(config: "Trial", cache: Path, device: torch.device | str 
 
 
 def _compute_features(config: "Trial", cache: Path, device: torch.device, folder: Path) -> None:
-    """Write the features of all images into `folder`, batch by batch."""
+    """Compute the features of all images, and write them into `folder` as features.npy."""
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)
     backbone = backbones.build_frozen_backbone(config.backbone, size).to(device)

@@ -52,7 +52,7 @@ class Images:
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 
     def to(self, device: torch.device) -> "Images":
-        """Make resident on `device` if all pixels take at most 30 % of its free memory."""
+        """Return the images with all pixels on a GPU if 30 % of its free memory holds them."""
         if not self.is_decoded or device.type != "cuda" or self.is_resident(device):
             return self
         if self.flat.numel() > MOST_MEMORY * torch.cuda.mem_get_info(device)[0]:
@@ -64,9 +64,9 @@ class Images:
         return self.is_decoded and self.flat.device.type == device.type
 
     def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Return pixels that contain the images `index` on `device`, and the start of each: [B].
+        """Return one flat array on `device` that holds the images `index`, and their starts: [B].
 
-        Resident pixels are used in place; otherwise only the batch is moved.
+        The array holds all images if they are on `device`, else only a packed copy of the batch.
         """
         device = torch.device(device)
         if self.is_resident(device):
@@ -90,17 +90,12 @@ class Images:
 
     @staticmethod
     def from_equal_sizes(pixels: Tensor, frame: float = 1.0) -> "Images":
-        """Build images from [N, H, W] or [N, H, W, C] uint8."""
+        """Return N images of one size, from [N, H, W] or [N, H, W, C] uint8."""
         n, h, w = pixels.shape[:3]
         channels = pixels.shape[3] if pixels.dim() == 4 else 1
-        return Images(
-            flat=pixels.reshape(-1),
-            offsets=torch.arange(n) * (h * w * channels),
-            heights=torch.full((n,), h),
-            widths=torch.full((n,), w),
-            channels=channels,
-            frame=frame,
-        )
+        offsets = torch.arange(n) * (h * w * channels)
+        heights, widths = torch.full((n,), h), torch.full((n,), w)
+        return Images(pixels.reshape(-1), offsets, heights, widths, channels, frame)
 
 
 def map_array(path: Path) -> Tensor:
@@ -108,9 +103,6 @@ def map_array(path: Path) -> Tensor:
     if path.suffix == ".npy":
         return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
     return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))
-
-
-# --- batches that are read ahead -----------------------------------------------------------------
 
 
 @dataclass
@@ -138,24 +130,23 @@ class Reader:
         self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Announce the rows of the next batches, [B] each, in place of earlier announcements."""
+        """Begin to read the next batches, of these rows [B] each; forget those begun before."""
         self._drop_batches()
         if not self.images.is_resident(self.device):
             self.coming.extend(batches)
             self._begin_batches()
 
     def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
-        """Return images on the device that include `rows` ([B]), and the positions of these: [B].
+        """Return images on the device that include `rows` ([B]), and their positions in them: [B].
 
-        Raises:
-            ConfigError: a file cannot be decoded.
+        Wait for the batch that was read ahead, or read it now; then begin the next ones.
         """
         images = self.images
         if images.is_resident(self.device):
             return images, rows
         if self.begun and torch.equal(self.begun[0].rows, rows):
             batch = self.begun.popleft()
-        else:
+        else:  # other rows than announced
             self._drop_batches()
             batch = self._begin_batch(rows)
         self._begin_batches()
@@ -180,9 +171,9 @@ class Reader:
             self.begun.append(self._begin_batch(self.coming.popleft()))
 
     def _begin_batch(self, rows: Tensor) -> Batch:
-        """Let threads pack the images of these rows."""
+        """Let threads copy the images of these rows into one array; return it with their tasks."""
         starts, total = self.images.compute_layout(rows)
-        with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
+        with torch.inference_mode(False):  # the mode does not reach the threads that write
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
         blocks = (torch.split(column, self.images.at_once) for column in (rows, starts))
         tasks = [

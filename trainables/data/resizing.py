@@ -54,10 +54,10 @@ class Crops:
 def cut_boxes(
     crops: Crops, interpolation: "Interpolation | None" = None, short: int | None = None
 ) -> Tensor:
-    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
+    """Cut boxes out of images and resize them to S × S: [B, C, S, S] in 0 … 255, channels last.
 
-    Returns: float32, bilinear without antialiasing; antialiased uint8 with an interpolation, or
-        where images are resized to a short side first.
+    Without `interpolation` and `short` they are float32, bilinear without antialiasing; with one of
+    them, antialiased uint8. short: the short side to which images are resized first.
     """
     if interpolation is not None or short is not None:
         return resample_boxes(crops, interpolation or "bilinear", short)
@@ -79,7 +79,7 @@ def resample_boxes(
     batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
     def write_crop(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
-        """Write the square of one box into the batch."""
+        """Write one resized, perhaps mirrored box into `output`, its place in the batch."""
         output, image, (top, left, height, width), mirrored = task
         if short is not None:
             lengths = image.shape[:2]
@@ -106,7 +106,7 @@ def compute_resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[
 
 
 def _load_images(crops: Crops) -> list[Tensor]:
-    """Return views of the crops' images on the device, [H, W, C] each."""
+    """Return the images from which `crops` are cut, on their device: views [H, W, C]."""
     images, index = crops.images, crops.index
     flat, starts = images.load_batch(index, crops.device)
     table = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
@@ -123,8 +123,8 @@ def _resize_image(
     """Resize [H, W, C] uint8 to [height, width, C] uint8, unless it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    # By these strides torch sees that channels lie last, and neither takes them apart nor leaves
-    # them so: with the copy that follows half of the time.
+    # As a permuted view, torch recognises channels-last memory, and does not rearrange it: with
+    # the copy that the caller makes, this takes half of the time.
     image = pixels[None].permute(0, 3, 1, 2)
     on_cpu = image.device.type == "cpu"
     resized = F.interpolate(
@@ -140,12 +140,13 @@ def _resize_image(
 
 
 def sample_one_by_one(crops: Crops) -> Tensor:
-    """Resize boxes, bilinear without antialiasing, image by image in torch's number of threads."""
+    """Return the boxes resized to S × S, [B, C, S, S], bilinear, not antialiased, in threads."""
     boxes, size, channels = crops.boxes, crops.size, crops.images.channels
+    # for each output row and column: lower pixel, upper pixel, and the upper one's weight
     begin = torch.zeros(len(boxes), dtype=torch.int64)
     low_y, high_y, share_y = _compute_axis_weights(begin, boxes[:, 2], size)
     low_x, high_x, share_x = _compute_axis_weights(begin, boxes[:, 3], size, crops.flip)
-    # Channels are columns of their own: with inner loops of three steps it takes twice as long.
+    # take the channels of a pixel as columns, because loops over three channels take twice as long
     low_x, high_x = (
         (columns[:, :, None] * channels + torch.arange(channels)).flatten(1)
         for columns in (low_x, high_x)
@@ -154,7 +155,7 @@ def sample_one_by_one(crops: Crops) -> Tensor:
     out = torch.empty(len(boxes), size, size * channels)
 
     def sample_image(task: tuple[Tensor, list[int], tuple[Tensor, ...]]) -> None:
-        """Interpolate the rows of one box, then their columns."""
+        """Interpolate one box along its rows, then between them, into its place in `out`."""
         image, (top, left, high, wide), axes = task
         output, low_y, high_y, share_y, low_x, high_x, share_x = axes
         cut = image[top : top + high, left : left + wide].float().flatten(1)
@@ -169,15 +170,18 @@ def sample_one_by_one(crops: Crops) -> Tensor:
 
 
 def sample_at_once(crops: Crops) -> Tensor:
-    """Resize boxes, bilinear without antialiasing, the whole batch at once, as on a GPU."""
+    """Return the boxes resized to S × S, [B, C, S, S], bilinear, not antialiased, all at once."""
+    # bring the numbers of all boxes to the device; `start` and `stride` count pixels
     images, index, size = crops.images, crops.index, crops.size
     flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)
     columns = [starts // images.channels, images.widths[index], crops.flip.long()]
     table = torch.cat([crops.boxes, torch.stack(columns, 1)], 1).to(crops.device)
     top, left, height, width, start, stride, mirrored = table.unbind(1)
+    # for each output row and column: lower pixel, upper pixel, and the upper one's weight
     low_y, high_y, share_y = _compute_axis_weights(top, height, size)
     low_x, high_x, share_x = _compute_axis_weights(left, width, size, mirrored.bool())
+    # pixel (y, x) of an image is at start + y · stride + x
     low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
 
     def sample_rows(y: Tensor) -> Tensor:
@@ -192,7 +196,10 @@ def sample_at_once(crops: Crops) -> Tensor:
 def _compute_axis_weights(
     begin: Tensor, length: Tensor, size: int, flip: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return lower and upper neighbour and the upper's share along one axis: [B, S] each."""
+    """Return, for S points along one axis of each box: lower pixel, upper pixel, upper's weight.
+
+    All are [B, S]. begin, length: of the boxes [B], in pixels. flip: whether to reverse the points.
+    """
     steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
     last = (length[:, None] - 1).float()
     points = steps[None] * (length[:, None] / size) - 0.5

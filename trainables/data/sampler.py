@@ -25,7 +25,7 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     """
     if batch_size % per_class:
         fault = f"{batch_size} is not a multiple of per_class {per_class}"
-        raise ConfigError("training.batch_size", f"{fault}. Give one.")
+        raise ConfigError("training.batch_size", f"{fault}. Give a multiple.")
     per_batch = batch_size // per_class
     if per_class > 1 and per_batch > classes:
         fault = f"{batch_size} at per_class {per_class} takes {per_batch} classes a batch, and "
@@ -71,10 +71,11 @@ def draw_epoch_batches(  # noqa: PLR0917
 
     per_batch = batch_size // per_class
     classes = _draw_class_turns(len(sizes), steps, per_batch, generator)
-    visit = torch.arange(steps * per_batch) // len(sizes)
+    visit = torch.arange(steps * per_batch) // len(sizes)  # how often the class came before
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
     starts = torch.cumsum(sizes, 0) - sizes
+    # each visit of a class takes its next M images, and begins again after the last one
     turn = visit[:, None] * per_class + torch.arange(per_class)
     position = starts[classes, None] + turn % sizes[classes, None]
     batches = by_class[position].view(steps, batch_size)
@@ -87,15 +88,15 @@ def draw_epoch_batches(  # noqa: PLR0917
 def _draw_class_turns(
     classes: int, steps: int, per_batch: int, generator: torch.Generator
 ) -> Tensor:
-    """Return [steps · per_batch] classes: permutations in a row, no class twice in a batch."""
+    """Chain permutations of all classes, no class twice in a batch: [steps · per_batch]."""
     turns: list[Tensor] = []
-    for filled in range(0, steps * per_batch, classes):
+    for drawn in range(0, steps * per_batch, classes):
         order = torch.randperm(classes, generator=generator)
-        if begun := filled % per_batch:
-            # The last batch of the previous permutation continues in this one: its classes go
-            # behind those that it still takes.
-            clash = torch.isin(order, turns[-1][-begun:])
-            fresh, missing = order[~clash], per_batch - begun
+        if taken := drawn % per_batch:
+            # The previous permutation ended with a part of a batch, which this one completes: the
+            # classes that the batch has already go behind those that it still takes.
+            clash = torch.isin(order, turns[-1][-taken:])
+            fresh, missing = order[~clash], per_batch - taken
             later = torch.cat([fresh[missing:], order[clash]])
             later = later[torch.randperm(len(later), generator=generator)]
             order = torch.cat([fresh[:missing], later])

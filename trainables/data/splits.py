@@ -82,6 +82,7 @@ class Splits:
     by_images: bool = False
 
     def __getitem__(self, name: str) -> Subset:
+        """Return the split "train", "val" or "test"; refuse one that does not exist."""
         subset = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if subset is None:
             reason = ': protocol "paper" trains on all training classes' if name == "val" else ""
@@ -91,10 +92,10 @@ class Splits:
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Refuse before training a split whose evaluation would fail after it."""
+        """Refuse, before training, a split in which no image has another of its class to find."""
         for name in names:
             subset = self[name]
-            if self.by_images:
+            if self.by_images:  # classification compares no images
                 continue
             fault = ""
             if subset.queries is not None:
@@ -103,7 +104,7 @@ class Splits:
                     fault = f"none of the {len(queries)} queries has an image of its class among "
                     fault += f"the {len(gallery)} images of the gallery. Correct their roles."
             elif len(subset) == len(subset.classes):
-                fault = f"it has {len(subset)} classes of one image each, so retrieval can find "
+                fault = f"all {len(subset)} classes have one image each, so retrieval can find "
                 fault += "nothing. Add images, or change data.split."
             if fault:
                 raise ConfigError(f"data, split {name}", fault)
@@ -121,10 +122,9 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 
 
 def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    """Split the classes or images of `dataset`.
+    """Split a data set by classes or by images, and thin training classes for `config.imbalance`.
 
-    Official test classes override `config.test`, and official validation images
-    `config.validation`.
+    The data set's own division, if any, replaces `config.test` and `config.validation`.
     """
     by_images = config.by == "images"
     train, val, test = (_split_images if by_images else _split_classes)(dataset, config)
@@ -134,19 +134,16 @@ def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Sp
     return Splits(train, val, test, fingerprint, by_images)
 
 
-# ----------------------------------------------------------------------------- by classes
-
-
 def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
-    """Return training, validation and test images of different classes."""
+    """Return training, validation (None: none) and test images, each of classes of its own."""
     official = dataset.official
-    if official is None:
+    if official is None:  # the names alone decide; all images of a class are in its split
         rows = torch.arange(len(dataset.labels))
         train, val, test = _divide_class_names(sorted(dataset.classes), config)
         train_rows = val_rows = test_rows = rows
     else:
         if config.parts is not None:
-            message = "the data set has test classes of its own, which are one split. Leave it out."
+            message = "the data set has test classes of its own, not in parts. Leave parts out."
             raise ConfigError("data.split.parts", message)
         train_rows, test_rows = official.train, official.test
         train, test = (_list_class_names(dataset, rows) for rows in (train_rows, test_rows))
@@ -156,7 +153,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
             raise ValueError(f"{fault}. Put each class into one split.")
         if official.val is not None and config.folds is None and config.protocol != "paper":
             val, val_rows = _list_class_names(dataset, official.val), official.val
-        else:
+        else:  # hold validation classes out of all that train
             if official.val is not None:
                 train_rows = torch.cat([train_rows, official.val])
             names = _order_names(_list_class_names(dataset, train_rows), config)
@@ -170,7 +167,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
 
 
 def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
-    """Return how many classes train, validate (0: none) and test, without official division."""
+    """Count the classes that train, validate and are tested, of a set without official division."""
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
     train, val, test = _divide_class_names([str(number) for number in range(classes)], config)
@@ -181,12 +178,13 @@ def _divide_class_names(
     names: list[str], config: SplitConfig
 ) -> tuple[list[str], list[str], list[str]]:
     """Return training, validation and test classes of a data set without official division."""
-    # Two classes are kept for training, so that one of them can still be held out.
+    # keep=2: two classes are left to train, so that one of them can still be held out
     train, test = _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
     train, val = _split_validation_classes(train, config)
     if config.parts is not None and config.part is not None:
-        dealt = _permute_names(sorted(test), config.seed, "data.parts")
-        others, test = _take_block(dealt, config.parts, config.part, "parts")
+        # test only one part of the test classes; the other parts train
+        permuted = _permute_names(sorted(test), config.seed, "data.parts")
+        others, test = _take_block(permuted, config.parts, config.part, "parts")
         train += others
     return train, val, test
 
@@ -208,7 +206,7 @@ def _order_names(names: list[str], config: SplitConfig) -> list[str]:
 def _take_block(
     names: list[str], blocks: int, block: int, option: str
 ) -> tuple[list[str], list[str]]:
-    """Return the names outside and inside one of several blocks of about equal size."""
+    """Cut names into blocks of about equal size; return those outside block `block` and in it."""
     if len(names) < blocks:
         kind = "training" if option == "folds" else "test"
         fault = f"{blocks} {option} of {len(names)} {kind} classes leave one empty."
@@ -218,7 +216,7 @@ def _take_block(
 
 
 def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    """Return training and validation classes, by fold, protocol "paper" or share."""
+    """Return training and validation classes: none under "paper", else by fold or share."""
     if config.folds is not None:
         names = sorted(names)
         if config.blocks == "seeded":
@@ -239,10 +237,12 @@ def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[li
 
 
 def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
-    """Return the images of these classes among these rows, queries before the gallery."""
+    """Return the images of the classes `names` among `rows`, with queries before the gallery."""
+    # number the classes from 0; −1: not in the subset
     classes = tuple(sorted(names))
-    number = {name: label for label, name in enumerate(classes)}
-    labels = torch.tensor([number.get(name, -1) for name in dataset.classes])[dataset.labels]
+    label_of = {name: label for label, name in enumerate(classes)}
+    labels = torch.tensor([label_of.get(name, -1) for name in dataset.classes])[dataset.labels]
+    # sort the images by class, or by role and class
     index = torch.sort(rows[labels[rows] >= 0]).values
     index = index[torch.argsort(labels[index], stable=True)]
     queries = None
@@ -252,23 +252,22 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     return Subset(dataset.images, index, labels[index], classes, queries)
 
 
-# ------------------------------------------------------------------------------ by images
-
-
 def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
-    """Return training, validation and test images of the same classes."""
+    """Return training, validation (None: none) and test images, all of the same classes."""
+    # refuse data sets whose own division is for retrieval
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
         tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
         fault = f"the official division tests {tests}, which suits task: retrieval. "
         remedy = "Classify images of a data set whose test images show the training classes, or "
         raise ConfigError("data", f"{fault}{remedy}of one without an official division.")
+    # take the official division, or split the images of each class in a random order
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     selects_on_test = config.protocol == "paper"
     val: Tensor | None = None
     if official is None:
-        keep = 1 if selects_on_test else 2
+        keep = 1 if selects_on_test else 2  # images of a class to train with, and to validate
         train, test = _split_class_rows(dataset, order, config.test, keep)
     else:
         train, test, val = order[torch.isin(order, official.train)], official.test, official.val
@@ -303,13 +302,13 @@ def _split_class_rows(
         fault += f"{len(small)} class(es) have fewer than the {keep + 1} that can be divided."
         raise ConfigError("data.split", f"{fault} Add images, or leave those classes out.")
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
-    position = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]
+    position = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]  # in its class
     is_last = position >= (sizes - last)[labels]
     return rows[~is_last], rows[is_last]
 
 
 def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
-    """Choose the images of an imbalanced split: bool [N].
+    """Return which images an imbalanced training split keeps: bool [N].
 
     The class at position k of C, in a random order, keeps max(2, round(n_k · ratio^(−k / (C − 1))))
     random images, so the first class keeps all and the last one 1 / ratio. Exponential decay as in

@@ -154,9 +154,9 @@ BYTES = np.zeros((1, 3072), np.uint8)
     ("content", "fault"),
     [
         ({"data": Bomb(), "labels": []}, "the name posix.system"),
-        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "it must hold data"),
+        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "the file must hold 3,072 bytes"),
         ({"data": "x".encode, "labels": [1]}, "the name"),
-        ({"data": np.repeat(BYTES, 2, 0), "labels": [1]}, "it must hold data"),
+        ({"data": np.repeat(BYTES, 2, 0), "labels": [1]}, "the file must hold 3,072 bytes"),
     ],
     ids=name_parameter,
 )
@@ -172,7 +172,7 @@ def test_pickles_of_other_things_are_not_run(
 def test_a_pickle_with_a_huge_memo_takes_no_memory(pickled: Path) -> None:
     (pickled / "data_batch_4").write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert "data_batch_4: it must hold data" in fail_to_load("cifar10", pickled)
+    assert "data_batch_4: the file must hold 3,072 bytes" in fail_to_load("cifar10", pickled)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 

@@ -38,7 +38,7 @@ class Embedded(DataSource):
 
     @classmethod
     def get_digest(cls, kind: str = "content") -> str:
-        """Return the SHA-256 of the set's file, or of its content, from the manifest."""
+        """Return the SHA-256 of the set's "content" or "file" (`kind`) from manifest.json."""
         entries = json.loads((cls.FOLDER / "manifest.json").read_text())
         return str(entries[cls.FILE][f"{kind}_sha256"])
 
@@ -49,6 +49,7 @@ class Embedded(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        """Return the drawings, mapped from the cache, where the first call unpacks them."""
         name = f"{cls.__name__.lower()}-{cls.get_digest()[:16]}"
         folder = get_or_build(Path(cache) / "embedded" / name, cls.decode)
         labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))
@@ -57,7 +58,7 @@ class Embedded(DataSource):
 
     @classmethod
     def decode(cls, folder: Path) -> None:
-        """Unpack the Arrow file into `folder`, classes in the order of their code points."""
+        """Unpack the Arrow file into `folder` as arrays of pixels and labels; sort the classes."""
         import pyarrow as pa
 
         path = cls.FOLDER / f"{cls.FILE}.arrow"
@@ -66,15 +67,15 @@ class Embedded(DataSource):
         if hashlib.sha256(raw).hexdigest() != cls.get_digest("file"):
             raise ConfigError(str(path), "the file is damaged. Reinstall the package.")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
-        height, width, channels = (
-            int(batch.schema.metadata[key]) for key in (b"height", b"width", b"channels")
-        )
+        sizes = batch.schema.metadata
+        height, width, channels = (int(sizes[key]) for key in (b"height", b"width", b"channels"))
         shape = (len(batch), height, width, *([channels] if channels > 1 else []))
         pixels = np.frombuffer(batch.column("image").buffers()[1], np.uint8, int(np.prod(shape)))
         column = batch.column(cls.COLUMN)
-        classes, order = np.unique(column.dictionary.to_pylist(), return_inverse=True)
+        # the column holds codes of its dictionary; labels number the sorted classes
+        classes, label_of_code = np.unique(column.dictionary.to_pylist(), return_inverse=True)
         np.save(folder / "images.npy", pixels.reshape(shape))
-        np.save(folder / "labels.npy", order[column.indices.to_numpy()].astype(np.int64))
+        np.save(folder / "labels.npy", label_of_code[column.indices.to_numpy()].astype(np.int64))
         (folder / "classes.json").write_text(json.dumps(classes.tolist()))
 
 
@@ -102,7 +103,7 @@ class Characters(Embedded):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Hash the file's digest: the content that the manifest pins is of typefaces."""
+        """Hash the digest of the file, as the manifest's digest of content is of `typefaces`."""
         pinned = f"characters {cls.REVISION} {cls.get_digest('file')}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
@@ -117,6 +118,7 @@ class Digits(DataSource):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        """Return SHA-256 over the revision, the pixels and the labels."""
         digest = hashlib.sha256(f"digits {cls.REVISION}".encode())
         for array in _read_digits():
             digest.update(array.tobytes())
@@ -130,7 +132,7 @@ class Digits(DataSource):
 
 @lru_cache
 def _read_digits() -> tuple[np.ndarray, np.ndarray]:
-    """Return pixels [N, 8, 8] uint8, scaled from 0 … 16 to 0 … 255, and labels [N] int64."""
+    """Return scikit-learn's digits: pixels [N, 8, 8] uint8 in 0 … 255, and labels [N] int64."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -57,7 +57,7 @@ class About:
     counted: str = ""
 
     def find_markers(self, root: Path) -> str | None:
-        """Return the files that identify `root` as this data set, or None."""
+        """Return names of files by which `root` is this data set, joined by "and"; or None."""
         for names in self.markers:
             paths = [(root / name, name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
@@ -65,7 +65,7 @@ class About:
         return None
 
     def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
-        """Return a line for each part that differs from the makers' counts."""
+        """Return a text for each part whose count in `counts` is not what the makers state."""
         return [
             f"{part}: {counts.get(part, Count(0, 0))}, not {count} ({self.counted})"
             for part, count in self.counts.items()
@@ -83,9 +83,6 @@ def build_unreadable_error(root: Path | str, error: OSError) -> ConfigError:
     return ConfigError("data.root", f"{fault}. Check the path and its permissions.")
 
 
-# ----------------------------------------------------------------------- where data sets lie
-
-
 def list_data_folders() -> list[Path]:
     """Return the folders of `$ABLATE_DATA`."""
     parts = os.environ.get(VARIABLE, "").split(os.pathsep)
@@ -100,7 +97,7 @@ def resolve_data_root(config: DataConfig) -> Path | None:
 
 
 def locate_root(config: DataConfig, about: About) -> Path:
-    """Return the folder of a data set; ConfigError if there is none or it is another one."""
+    """Return `data.root` or the data set's folder in $ABLATE_DATA; refuse one without its files."""
     root = resolve_data_root(config)
     if root is None:
         folders = list_data_folders()

@@ -34,8 +34,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Listing:
-    """The rows that a data set lists. base: folder of their paths. where: the file that lists
-    them."""
+    """The images that a data set's file `where` lists. base: folder of their paths."""
 
     base: Path
     where: Path
@@ -75,11 +74,11 @@ class FileSet(DataSource):
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return the content of the data set's folder, complete or not."""
+        """Return the listed images that exist, and how they differ from list and makers' counts."""
         try:
             listing = cls.rows(cls.locate_root(config), config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
-            # a pipe or device is no image, and would block
+            # is_file: a pipe or device is no image, and reading it would block
             absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
         except OSError as failure:
             raise build_unreadable_error(config.root or cls.NAME, failure) from failure
@@ -87,7 +86,7 @@ class FileSet(DataSource):
         if absent:
             missing = f"{len(absent):,} of {len(listed):,} images missing"
             problems.append(f"{missing} ({join_names(absent)})")
-            if len(absent) == len(listed):
+            if len(absent) == len(listed):  # no image at all, not even a part of the data set
                 raise cls.build_difference_error(listing.base, problems)
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
@@ -99,7 +98,7 @@ class FileSet(DataSource):
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return the content of the folder, and refuse differences without allow_partial."""
+        """Return the listed images that exist; refuse a partial set without allow_partial."""
         reading = cls.read_listing(config)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
@@ -112,7 +111,7 @@ class FileSet(DataSource):
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
-        """Return the fingerprint of these images."""
+        """Return SHA-256 over path, content, class, part, role and box of these images."""
         paths = [row.path for row in index.rows]
         hashes = hash_files(index.base, paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
@@ -122,7 +121,7 @@ class FileSet(DataSource):
 
     @classmethod
     def describe_row(cls, row: Row) -> str:
-        """Return the text of a row for the fingerprint, besides name and content."""
+        """Return class, part, role and box of a row as a text, which the fingerprint hashes."""
         box = "" if row.box is None else row.box
         return f"\x1f{row.label}\x1f{row.part}\x1f{ROLES[row.role]}\x1f{box}"
 
@@ -132,10 +131,11 @@ class FileSet(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        """Return the images that exist, from the cache, where the first call stores them."""
         reading = cls.check_listing(config)
         index = reading.index
         if reading.problems:
-            text = "%s in %s is partial, as data.allow_partial allows: %s"
+            text = "the data set %s in %s is partial, as data.allow_partial allows: %s"
             LOG.warning(text, cls.NAME, index.base, "; ".join(reading.problems))
         digest = cls.compute_digest(index, cache)
         folder = Path(cache) / cls.NAME / digest[:16]

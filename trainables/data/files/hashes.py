@@ -22,17 +22,18 @@ COPIES = 4  # of a file: nodes may share a cache and each have the data on a dis
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Return file name relative to `root` → SHA-256 (hex); earlier hashes are in `cache`."""
+    """Return the SHA-256 (hex) of each file by its name; read only those changed since `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        earlier = json.loads(b"".join(index.read_bytes().partition(b"{")[1:]))  # past 0.2.0's line
+        _, brace, rest = index.read_bytes().partition(b"{")  # 0.2.0 wrote a line before the JSON
+        earlier = json.loads(brace + rest)
     except (OSError, ValueError):  # there is none, or it is damaged
         earlier = {}
     base = os.fspath(root)
 
     def hash_file(name: str) -> tuple[str, list[list[str]]]:
-        """Return the digest, and stamp and digest of the copies of the file that were read last."""
-        path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
+        """Return a file's digest, and [stamp, digest] of copies that several machines may have."""
+        path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the stamp
         copies = earlier.get(name, [])
         with name_unreadable_file(path):
             stamp = _read_stamp(os.stat(path))  # noqa: PTH116

@@ -27,7 +27,7 @@ def name_unreadable_file(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fault = f"it cannot be read ({error.strerror}). Check its permissions"
+        fault = f"the file cannot be read ({error.strerror}). Check its permissions"
         raise ConfigError(str(path), f"{fault}, or unpack the data set again.") from error
 
 
@@ -36,7 +36,7 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise build_damage_error(path, f"it cannot be read ({error})") from error
+        raise build_damage_error(path, f"the list cannot be read ({error})") from error
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, line.strip()
@@ -45,10 +45,10 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
 def iterate_fields(
     path: Path, expected: str, types: Sequence[Callable[[str], Any]], start: int = 0
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield number and fields of each line; the last field may contain blanks.
+    """Yield the number and the parsed fields of each line; only the last may contain blanks.
 
     Args:
-        expected: content of a line, for the message.
+        expected: how a line must look, for the error about one that does not.
         types: parsers of the fields, which raise ValueError.
         start: number of header lines to skip.
     """

@@ -59,7 +59,7 @@ class EncodedImages(Images):
     is_decoded = False
 
     def __getitem__(self, row: int) -> Tensor:
-        """Decode an image: [H, W, C] uint8."""
+        """Decode the image of a row to [H, W, C] uint8."""
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         picture = Picture(Path(self.names[row]), content, self.boxes[row])
@@ -69,27 +69,27 @@ class EncodedImages(Images):
 def load_stored(
     folder: Path, index: Index, pictures: Iterable[Picture], config: "DataConfig"
 ) -> Images:
-    """Return images from a folder of the cache, built if necessary.
+    """Return images from the cache, as decoded pixels or encoded files; store them first if needed.
 
     Args:
-        folder: named by the content of the data; the kind of store is appended.
-        pictures: of the rows of `index`, in order.
+        folder: path in the cache, named by the content of the data; the kind of store is appended.
+        pictures: files to store, in the order of the rows of `index`.
     """
     kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
     is_encoded = kind == "encoded"
 
     def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int]:
-        """Return the bytes to store of a picture, and its height and width."""
+        """Return the bytes to store for a picture, and its decoded height and width."""
         if is_encoded:
             with name_unreadable_file(picture.path):
                 content = picture.path.read_bytes()
-            decoded = decode_picture(picture._replace(content=content), None)
+            decoded = decode_picture(picture._replace(content=content), None)  # refuses damage
             return content, *decoded.shape[:2]
         pixels = np.ascontiguousarray(decode_picture(picture, short))
         return pixels.data, *pixels.shape[:2]
 
     def build_store(fresh: Path) -> None:
-        """Write the bytes of all pictures, and a table of offset, length if encoded, and size."""
+        """Write the pictures' bytes, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
         # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
@@ -104,7 +104,7 @@ def load_stored(
 
     folder = get_or_build(_name_store(folder, kind, short), build_store)
     table = np.load(folder / "table.npy", allow_pickle=False)
-    if is_encoded and short is not None:
+    if is_encoded and short is not None:  # the table has sizes of the files, without resizing
         sizes = [compute_short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
         table[:, 2:4] = np.array(sizes, np.int64)
     # Caches of before 0.2.0 have labels in a further column.
@@ -120,14 +120,14 @@ def load_stored(
 
 
 def choose_store(folder: Path, images: int, config: "DataConfig") -> Kind:
-    """Choose between pixels and encoded files."""
+    """Return the kind that is configured; with "auto" a stored one, else pixels if they fit."""
     if config.store != "auto":
         return config.store
     kinds: tuple[Kind, Kind] = ("pixels", "encoded")
     for kind in kinds:
         if _name_store(folder, kind, config.stored_short_side).is_dir():
             return kind
-    total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2
+    total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2  # bytes
     cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
     free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
     if total <= min(SHARE * free, memory):

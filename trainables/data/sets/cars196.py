@@ -42,13 +42,14 @@ class Cars196(FileSet):
         folders=("cars196", "CARS196", "stanford_cars", "cars"),
         offered="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (car_ims.tgz and "
         f"cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and {LABELLED})",
-        classes="its folders are no classes, these stand in cars_annos.mat (or devkit/)",
+        classes="its folders are no classes, which stand in cars_annos.mat (or devkit/)",
         counts={"train": Count(98, 8_054), "test": Count(98, 8_131)},
         counted="Song et al., CVPR 2016, section 6",
     )
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
+        """List the images by cars_annos.mat, or else by the two lists for training and test."""
         annotations = root / "cars_annos.mat"
         if annotations.exists():
             return Listing(root, annotations, _read_annotations(annotations, "relative_im_path"))
@@ -61,7 +62,7 @@ class Cars196(FileSet):
 
 
 def _find_devkit_file(root: Path, name: str) -> Path:
-    """Return a file that lies in `root` or in its folder devkit/."""
+    """Return the path of the file `name`, which must lie in `root` or in its folder devkit/."""
     for path in (root / name, root / "devkit" / name):
         if path.exists():
             return path
@@ -72,7 +73,7 @@ def _find_devkit_file(root: Path, name: str) -> Path:
 
 
 def _read_annotations(where: Path, path_field: str, folder: str = "") -> Iterator[Row]:
-    """Yield the images of a MATLAB file, whose struct array `annotations` has paths and classes."""
+    """Yield the images of a MATLAB file: its array `annotations` has their paths and classes."""
     from scipy.io import loadmat
 
     try:

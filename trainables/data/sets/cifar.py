@@ -57,7 +57,7 @@ class Cifar(DataSource):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Return SHA-256 over the files, by the parts that they are."""
+        """Return SHA-256 over each file's content, and whether its images train or are tested."""
         root, files = cls.find_files(config)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / cls.NAME)
@@ -68,6 +68,7 @@ class Cifar(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        """Return images and official division from the cache, where the first call unpacks them."""
         root, files = cls.find_files(config)
         folder = get_or_build(
             Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
@@ -88,7 +89,7 @@ class Cifar(DataSource):
 
     @classmethod
     def find_files(cls, config: DataConfig) -> tuple[Path, list[str]]:
-        """Return the folder and its files of images; some may be missing with allow_partial."""
+        """Return the folder and the files of images in it; refuse missing ones if not allowed."""
         root, files = locate_root(config, cls.ABOUT), [*cls.TRAIN, cls.TEST]
         absent = [name for name in files if not (root / name).exists()]
         if absent and not config.allow_partial:
@@ -98,7 +99,7 @@ class Cifar(DataSource):
 
     @classmethod
     def unpack_archive(cls, root: Path, files: list[str], folder: Path) -> None:
-        """Write pixels, labels and class names; classes are renumbered in alphabetical order."""
+        """Write all images into `folder`: pixels, labels, whether they are tested, class names."""
         names = _read_pickle(root / cls.CLASSES).get(cls.NAMES)
         if not isinstance(names, list) or not names or len({*map(str, names)}) != len(names):
             fault = "the names of the classes are missing or repeated"
@@ -106,6 +107,7 @@ class Cifar(DataSource):
         batches = [cls.read_batch(root / name, len(names)) for name in files]
         images, labels = zip(*batches, strict=True)
         np.save(folder / "images.npy", np.concatenate(images))
+        # argsort of argsort: places of the names in alphabetical order, in which labels count
         np.save(folder / "labels.npy", np.argsort(np.argsort(names))[np.concatenate(labels)])
         is_test = np.repeat([name == cls.TEST for name in files], list(map(len, labels)))
         np.save(folder / "tested.npy", is_test)
@@ -123,8 +125,8 @@ class Cifar(DataSource):
             or not all(isinstance(label, int) and 0 <= label < classes for label in labels)
             or pixels.shape != (len(labels), 3 * SIDE * SIDE)
         ):
-            fault = f"it must hold data, of {3 * SIDE * SIDE:,} bytes an image, and a class each as"
-            raise build_damage_error(path, f"{fault} {cls.LABELS}")
+            fault = f"the file must hold {3 * SIDE * SIDE:,} bytes of data and one class of"
+            raise build_damage_error(path, f"{fault} {cls.LABELS} for each image")
         planes = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(planes), np.array(labels, np.int64)
 

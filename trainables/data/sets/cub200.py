@@ -51,29 +51,29 @@ class Cub200(FileSet):
         @field_validator("boxes")
         @classmethod
         def normalize_boxes(cls, value: Any) -> Any:
-            """So that the default, written out or not, is one trial."""
+            """Store False as None, so that a trial that writes it out has the same identity."""
             return value or None
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        where = root / "images.txt"
+        """List the images with their classes, and with bounding boxes if the option is set."""
+        where, labels = root / "images.txt", root / "image_class_labels.txt"
         boxed = isinstance(config, cls.Config) and config.boxes
         boxes = _read_boxes(root / BOXES) if boxed else None
-        return Listing(
-            root / "images", where, _build_rows(where, root / "image_class_labels.txt", boxes)
-        )
+        return Listing(root / "images", where, _build_rows(where, labels, boxes))
 
 
 def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
-    """Join the lists of images, classes and boxes by the image's number."""
+    """Yield the images of the list `images`, joined with classes and boxes by their numbers."""
     classes = {image: label for _, (image, label) in iterate_fields(labels, LABEL, (int, int))}
     for line, (image, path) in iterate_fields(images, IMAGE, (int, str)):
         folder = path.rpartition("/")[0]
         if not folder:
             raise build_line_error(images, line, f"{image} {path}", IMAGE)
+        # each image needs a line in the other lists, too
         for file, table in ((labels, classes), (labels.with_name(BOXES), boxes)):
             if table is not None and image not in table:
-                raise build_damage_error(file, f"it has no line for image {image} ({path})")
+                raise build_damage_error(file, f"the list has no line for image {image} ({path})")
         part = "train" if classes[image] <= TRAINING else "test"
         yield Row(path, folder, part, box=None if boxes is None else boxes[image])
 

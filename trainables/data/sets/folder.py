@@ -31,6 +31,7 @@ class Folder(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
+        """Return `data.root`, which must be given: the data set has no usual folder."""
         root = resolve_data_root(config)
         if root is None:
             message = "it is not given. Give --data-root DIR, a folder of class folders."
@@ -39,7 +40,8 @@ class Folder(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        _refuse_official(root)
+        """List the images of the class folders in `root`, or in its folders train, val and test."""
+        _refuse_known_archive(root)
         rows = [
             Row((Path(part) / file).as_posix(), file.parts[0], part)
             for part in _list_parts(root) or [""]
@@ -49,7 +51,7 @@ class Folder(FileSet):
 
     @classmethod
     def describe_row(cls, row: Row) -> str:
-        """Return the part alone, if any: the path says the class."""
+        """Return the row's part for the fingerprint, if any; its path says the class already."""
         return f"\x1f{row.part}" if row.part else ""
 
 
@@ -59,15 +61,15 @@ def _list_class_folders(root: Path) -> list[Path]:
 
 
 def _list_parts(root: Path) -> list[str]:
-    """Return the parts into which a folder is divided; none where its folders are classes."""
+    """Return which of train, val and test divide a folder; none where its folders are classes."""
     parts = [entry.name for entry in _list_class_folders(root)]
     if not {"train"} < {*parts} <= {"train", "val", "test"}:
         return []
-    flat = [part for part in parts if not _list_class_folders(root / part)]
-    if "train" in flat:
+    without_classes = [part for part in parts if not _list_class_folders(root / part)]
+    if "train" in without_classes:  # it is then a class with that name
         return []
-    if flat:
-        fault = f"{root} has class folders in train/, and none in {flat[0]}/"
+    if without_classes:
+        fault = f"{root} has class folders in train/, and none in {without_classes[0]}/"
         raise ConfigError("data.root", f"{fault}. Sort these images into class folders, as there.")
     if "test" not in parts:
         fault = f"{root} has train/ and val/, and no test/"
@@ -86,17 +88,17 @@ def _list_images(root: Path) -> list[Path]:
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
         if not images:
-            message = f"it holds no files ending in {' '.join(SUFFIXES)}. Add some, or remove it."
+            message = f"it has no files ending in {' '.join(SUFFIXES)}. Add some, or remove it."
             raise ConfigError(str(folder), message)
         files += images
     # By parts, so that a class's files stand together whatever characters names hold.
     return sorted(files, key=lambda file: file.parts)
 
 
-def _refuse_official(root: Path) -> None:
-    """Refuse the unpacked archive of a known data set, whose folders are not its classes.
+def _refuse_known_archive(root: Path) -> None:
+    """Refuse the unpacked archive of a known data set whose folders are not its classes.
 
-    Trials would run, and their numbers would be of another task.
+    Trials with the folders as classes would run, and solve another task than the papers'.
     """
     for name in DATASETS:
         about = DATASETS[name].ABOUT
@@ -110,7 +112,7 @@ def _refuse_official(root: Path) -> None:
 
 
 def iterate_images(folder: str | Path) -> Iterator[str]:
-    """Yield the paths at any depth of image files, and of links that lead nowhere."""
+    """Yield the paths of image files at any depth; broken links too, so that they are refused."""
     for item in os.scandir(folder):
         if _is_left_behind(item.name):
             continue

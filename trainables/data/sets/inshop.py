@@ -49,6 +49,7 @@ class InShop(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
+        """List the images of the partition file; their paths begin where img/ lies."""
         lists = [root / PARTITION, root / "Eval" / PARTITION]
         where = next(path for path in lists if path.exists())
         base = next((root / name for name in ("", "Img") if (root / name / "img").is_dir()), None)
@@ -59,7 +60,7 @@ class InShop(FileSet):
 
 
 def _build_rows(where: Path) -> Iterator[Row]:
-    """Yield the images of the partition file."""
+    """Yield the images of the partition file, which is `where`; test images have a role."""
     for line, (path, item, kind) in iterate_fields(where, LINE, (str, str, str), start=HEAD):
         if kind not in ("train", "query", "gallery"):
             raise build_line_error(where, line, f"{path} {item} {kind}", LINE)

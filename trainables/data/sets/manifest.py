@@ -31,6 +31,7 @@ class Manifest(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
+        """Return the CSV file that `data.root` is, or that lies in it as manifest.csv."""
         remedy = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
         root = resolve_data_root(config)
         if root is None:
@@ -47,13 +48,13 @@ class Manifest(FileSet):
 
 
 def _read_rows(table: Path) -> Iterator[Row]:
-    """Yield the rows of the table; ConfigError names the row that is wrong."""
+    """Yield the images that a CSV file lists; ConfigError names the line that is wrong."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
             columns = reader.fieldnames or ()
             if not {"path", "label"} <= {*columns}:
-                fault = f"its columns are {', '.join(columns) or 'none'}"
+                fault = f"the table's columns are {', '.join(columns) or 'none'}"
                 raise ConfigError(str(table), f"{fault}. Name columns path and label.")
             for number, row in enumerate(reader, 1):
                 yield _parse_row(row, f"{table}: row {number}")
@@ -65,12 +66,12 @@ def _read_rows(table: Path) -> Iterator[Row]:
 
 
 def _parse_row(row: dict[str, str], where: str) -> Row:
-    """Check the texts of a row; `where` names it in messages."""
+    """Return the image of a line of the table, checked; `where` names the line in errors."""
     path, label, split, role = (
         (row.get(name) or "").strip() for name in ("path", "label", "split", "role")
     )
     if not path or not label:
-        raise ConfigError(where, f"{path} has no path or label. Write both for each image.")
+        raise ConfigError(where, f"path {path!r} or label {label!r} is empty. Write both.")
     if split not in SPLITS:
         raise ConfigError(where, f"split {split!r} must be train, val, test or empty.")
     if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):

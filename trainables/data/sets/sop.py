@@ -40,9 +40,9 @@ class StanfordOnlineProducts(FileSet):
 
 
 def _build_rows(root: Path) -> Iterator[Row]:
-    """Yield the images of both lists."""
+    """Yield the images of the lists Ebay_train.txt and Ebay_test.txt."""
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
-        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), 1):
+        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), start=1):
             # Filled with zeros, so that the order of names is that of numbers.
             yield Row(path, f"{label:05d}", part)
