@@ -23,8 +23,8 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
         raise ConfigError("logits", f"{fault}. Give one label for each row.")
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= classes:
-        fault = f"they are from {lowest} to {highest}, and the logits have {classes} columns"
-        raise ConfigError("labels", f"{fault}. Give for each item its class's column.")
+        fault = f"labels go from {lowest} to {highest}, and the logits have {classes} columns"
+        raise ConfigError("labels", f"{fault}. Give for each item the column of its class.")
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
     target = logits.gather(1, labels[:, None])

@@ -42,7 +42,7 @@ class Contingency:
 
 
 def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
-    """Return the contingency table of two labellings [N] by any integers."""
+    """Count the items in each pair of cluster and class; both are integer labels [N]."""
     a, b = (torch.unique(x, return_inverse=True)[1] for x in (clusters.cpu(), classes.cpu()))
     cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)[1]
     return Contingency(cells, torch.bincount(a), torch.bincount(b))
@@ -58,8 +58,7 @@ def entropy(sizes: Tensor) -> float:
 def nmi(table: Contingency) -> float:
     """Return normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1].
 
-    The mean of entropies is arithmetic, scikit-learn's default. It is 1 if there is one cluster
-    and one class.
+    Entropies are averaged arithmetically, scikit-learn's default. One cluster and one class give 1.
     """
     total = entropy(table.clusters) + entropy(table.classes)
     if total == 0:
@@ -72,11 +71,9 @@ def nmi(table: Contingency) -> float:
 def ami(table: Contingency) -> float:
     """Return adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E).
 
-    E is the I expected of random groups of the same sizes, so that it is near 0 by chance and at
-    most 1.
-
-    References:
-        Vinh et al., "Information theoretic measures for clusterings comparison", JMLR 2010.
+    E is the mutual information expected of random groups of the same sizes, so that AMI is near 0
+    by chance and at most 1 (Vinh et al., "Information theoretic measures for clusterings
+    comparison", JMLR 2010).
     """
     total = entropy(table.clusters) + entropy(table.classes)
     groups = (len(table.clusters), len(table.classes))
@@ -85,15 +82,17 @@ def ami(table: Contingency) -> float:
         return 1.0
     chance = expected_mutual_information(table)
     range_above_chance = total / 2 - chance
+    # keep the sign, and avoid a division by 0
     divisor = math.copysign(max(abs(range_above_chance), np.finfo(float).eps), range_above_chance)
     return (total - entropy(table.cells) - chance) / divisor
 
 
 def expected_mutual_information(table: Contingency) -> float:
-    """Return E[I] in nats under the hypergeometric model.
+    """Return E, the mutual information in nats expected of random groups of the same sizes.
 
     E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends only on the two sizes,
-    so it is computed once for each pair of sizes and weighted by the number of such pairs.
+    so it is computed once for each pair of sizes and weighted by the number of such pairs. P is the
+    hypergeometric probability that cluster and class have n items in common.
     """
     from scipy.special import gammaln
 
@@ -106,6 +105,7 @@ def expected_mutual_information(table: Contingency) -> float:
             n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
             numerator = (size, b, total - size, total - b)
             denominator = (total, n, size - n, b - n, total - size - b + n)
+            # log P, of factorials: log k! = gammaln(k + 1)
             log_p = sum(gammaln(k + 1) for k in numerator)
             for k in denominator:
                 log_p = log_p - gammaln(k + 1)
@@ -136,8 +136,8 @@ def kmeans(
 ) -> Tensor:
     """Cluster float32 rows [N, E] into k ≤ N clusters; return the cluster of each row, [N] int64.
 
-    Of several starts the first one with the smallest objective is returned. `iterations` limits
-    the iterations of one start.
+    Of `restarts` runs from random rows, the first one with the smallest sum of squared distances
+    is returned. `iterations` limits the iterations of one run.
     """
     generator = torch.Generator().manual_seed(seed)
     best, lowest = None, math.inf
@@ -152,7 +152,10 @@ def kmeans(
 
 
 def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Run Lloyd's iterations from centres [k, E] and return the cluster of each row, [N]."""
+    """Run k-means' iterations from centres [k, E] and return the cluster of each row, [N].
+
+    An iteration computes only distances that can change which centre is the nearest.
+    """
     k = len(centres)
     all_indices = torch.arange(k, device=rows.device)
     clusters, distances = find_nearest(rows, centres, all_indices)
@@ -170,7 +173,7 @@ def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
         full, part = torch.nonzero(moved)[:, 0], torch.nonzero(~moved)[:, 0]
         clusters = clusters.clone()
         clusters[full], distances[full] = find_nearest(rows[full], centres, all_indices)
-        # compare the other rows with the moved centres
+        # compare the other rows with the moved centres; of equally near centres the first wins
         if len(part):
             candidate, distance = find_nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
             old, old_distance = clusters[part], distances[part]
@@ -182,12 +185,10 @@ def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
 
 
 def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the index of the nearest of centres[among] to each row, and its squared distance.
+    """Return the index of the nearest of centres[among] to each row [N], and the squared distance.
 
-    Rows are processed in blocks whose distances fit a cache.
-
-    Returns:
-        Indices [N] and ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N].
+    The distance is ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N]. Rows are processed in blocks whose
+    distances fit a cache.
     """
     chosen = centres[among]
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
@@ -200,6 +201,7 @@ def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, 
         span = slice(first, first + block)
         piece = rows[span]
         if twice is None:
+            # without ‖row‖², which does not change the nearest and is added at the end
             distances = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         else:
             distances = onednn_product(piece, twice, squares)
@@ -219,6 +221,6 @@ def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
 
 
 def compute_objective(rows: Tensor, clusters: Tensor, k: int) -> float:
-    """Return Σ ‖row − mean of its cluster‖² in float64."""
+    """Return k-means' objective Σ ‖row − mean of its cluster‖², summed in float64."""
     centres = compute_cluster_means(rows, clusters, k)
     return float((rows - centres[clusters]).double().square().sum())

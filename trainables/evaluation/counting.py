@@ -74,16 +74,19 @@ class Counters(NamedTuple):
 
 @njit(cache=True, nogil=True, inline="always")
 def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
-    """Return the int64 key by which items are ordered; `bits` are those of `score`, −0.0 is 0.0."""
-    high_bits = np.int64(0) if score == 0 else np.int64(bits)
-    if high_bits < 0:
+    """Pack a score (its float32 `bits` as an integer) and an index into a key that sorts items."""
+    high_bits = np.int64(0) if score == 0 else np.int64(bits)  # −0.0 counts as 0.0
+    if high_bits < 0:  # negative floats order backwards as integers
         high_bits = high_bits ^ np.int64(LARGEST_INT32)
     return (high_bits << np.int64(32)) | np.int64(LARGEST_INT32 - index)
 
 
 @njit(cache=True, nogil=True, inline="always")
 def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
-    """Count `key` at the first of keys[first : first + active], descending, that it exceeds."""
+    """Add one to the count of the first positive whose key is below `key`, if there is one.
+
+    keys[first : first + active]: sort keys of a query's positives, in descending order.
+    """
     low, high = 0, active
     while low < high:
         middle = (low + high) // 2
@@ -97,7 +100,10 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
-    """Drop the positives of `query` whose place is already beyond its limit."""
+    """Stop counting for the positives of `query` whose place is already beyond its limit.
+
+    Raise the query's floor to the score of the last one that stays, below which no item counts.
+    """
     first, before = counters.start[query], 0
     for i in range(counters.active[query]):
         before += counters.counts[first + i]
@@ -109,10 +115,10 @@ def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def find_positives(tile, item, self_column, class_columns, counters, rows):  # type: ignore[no-untyped-def]
-    """Read the positives of the queries `rows` from a tile that contains their classes.
+    """Write the keys and scores of the positives of the queries `rows` into their counters, sorted.
 
-    The positives of query q are the columns class_columns[q, 0] ≤ c < class_columns[q, 1], without
-    itself.
+    tile: scores [B, R] of queries and items. The positives of query q are the columns
+    class_columns[q, 0] ≤ c < class_columns[q, 1], without its own, self_column[q].
     """
     bits = tile.view(np.int32)
     keys, scores = counters.keys, counters.scores
@@ -121,10 +127,8 @@ def find_positives(tile, item, self_column, class_columns, counters, rows):  # t
         end = first
         for c in range(class_columns[q, 0], class_columns[q, 1]):
             if c != self_column[q]:
-                keys[end], scores[end] = (
-                    _build_sort_key(tile[q, c], bits[q, c], item[c]),
-                    tile[q, c],
-                )
+                keys[end] = _build_sort_key(tile[q, c], bits[q, c], item[c])
+                scores[end] = tile[q, c]
                 end += 1
         order = np.argsort(-keys[first:end])
         keys[first:end] = keys[first:end][order]
@@ -135,10 +139,10 @@ def find_positives(tile, item, self_column, class_columns, counters, rows):  # t
 
 @njit(cache=True, nogil=True)
 def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-untyped-def]
-    """Count the columns of the tile for the queries that are its rows.
+    """Count, for each query in `rows` of a tile of scores, how many items come before a positive.
 
-    Returns:
-        The number of NaN scores; unless it is 0, the counts are meaningless.
+    An item (column) adds one to the counter of the first of the query's positives that it beats.
+    Returns: the number of NaN scores; unless it is 0, the counts are meaningless.
     """
     bits = tile.view(np.int32)
     keys, counts, width, n_nan = counters.keys, counters.counts, tile.shape[1], 0
@@ -146,11 +150,11 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
         first, n_counted = counters.start[q], 0
         for chunk in range(0, width, CHUNK):
             end = min(chunk + CHUNK, width)
-            # skip chunks whose scores are all below the floor
+            # skip chunks whose scores are all below the floor, under which no item matters
             floor, n_near = counters.floor[q], 0
             if end - chunk == CHUNK:
                 for i in range(CHUNK):
-                    n_near += not tile[q, chunk + i] < floor
+                    n_near += not tile[q, chunk + i] < floor  # NaN is near, too
             else:
                 n_near = 1
             if n_near == 0:
@@ -163,7 +167,7 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
                         key = _build_sort_key(score, bits[q, c], item[c])
                         _count_key(key, keys, counts, first, counters.active[q])
                         n_counted += 1
-                elif score != score:
+                elif score != score:  # NaN
                     n_nan += 1
             if n_counted >= DROP_EVERY:
                 _drop_far_positives(q, counters)
@@ -175,9 +179,9 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def fill_ranks(counters, places):  # type: ignore[no-untyped-def]
-    """Fill in places[B, P] of the nearest positives, 1-based and ascending."""
+    """Write each query's nearest positives' places, from 1 and ascending, into places[B, P]."""
     for q in range(places.shape[0]):
-        before = 0
+        before = 0  # items before positive i: its count and those of the positives before it
         for i in range(counters.active[q]):
             before += counters.counts[counters.start[q] + i]
             if before >= counters.limit[q]:
@@ -188,16 +192,13 @@ def fill_ranks(counters, places):  # type: ignore[no-untyped-def]
 def count_places(
     embeddings: Tensor, labels: Tensor, score: PlainScore, limit: Callable[[Tensor], Tensor]
 ) -> Iterator[PositiveRanks]:
-    """Find the places of the positives of every item among all others, in blocks of queries.
+    """Yield the places (ranks) of each item's positives, items of its class, among all others.
 
     Args:
         embeddings: [N, E], finite, on the CPU.
         labels: [N] int64, 0 ≤ label < N, of classes of at most `GROUP` items.
-        score: the plain score.
-        limit: positives [B] int64 → the last place that a metric needs, [B].
-
-    Raises:
-        TrialFailure: a score is NaN.
+        score: dot product, cosine or Euclidean distance.
+        limit: numbers of positives [B] int64 → the last place that a metric needs, [B].
     """
     # sort the items by class and cut them into groups of complete classes
     order = labels.argsort(stable=True)
@@ -226,7 +227,7 @@ def count_places(
     item, class_columns = order.numpy(), torch.stack([ends - sizes, ends], 1).numpy()
     own_columns, no_columns, n_nan = np.arange(n_items), np.full(max(GROUP, WIDTH), -1), 0
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        # find and count the positives in the tiles on the diagonal, made exactly symmetric
+        # find and count positives in the square tiles of each group, made exactly symmetric
         for group in groups:
             upper = tile_score(rows[group], rows[group]).triu()
             tile = (upper + upper.triu(1).T).numpy()
@@ -234,7 +235,7 @@ def count_places(
             queries = counters.select(group)
             _share_rows(pool, find_positives, tile, item[group], own, columns, queries)
             n_nan += sum(_share_rows(pool, count_rows, tile, item[group], own, queries))
-        # count the tiles above the diagonal, for their rows and their columns
+        # count the tiles of a group and later items, for their rows and, transposed, their columns
         for group in groups:
             for start in range(group.stop, n_items, WIDTH):
                 others = slice(start, min(start + WIDTH, n_items))
@@ -256,7 +257,7 @@ def count_places(
 def _share_rows(
     pool: ThreadPoolExecutor, function: Callable[..., Any], tile: Array, *arguments: Any
 ) -> list[Any]:
-    """Call `function` in threads that share the rows of a tile; return the results."""
+    """Call a compiled function in threads, each for some rows of a tile; return all results."""
     n_rows, n_threads = len(tile), torch.get_num_threads()
     step = max(CHUNK, -(-n_rows // n_threads))
     parts = [(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]

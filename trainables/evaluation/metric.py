@@ -18,6 +18,7 @@ from trainables.config.registry import Registry
 from trainables.errors import ConfigError
 
 Reads = Literal["places", "clusters", "rows", "logits"]
+Unit = Literal["%", ""]
 Direction = Literal["maximize", "minimize"]
 F = TypeVar("F", bound=Callable[..., Any])
 NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -42,7 +43,7 @@ class Metric:
     name: str
     function: Callable[..., Any]
     reads: Reads = "rows"
-    unit: Literal["%", ""] = ""
+    unit: Unit = ""
     direction: Direction = "maximize"
 
     def __post_init__(self) -> None:
@@ -57,17 +58,16 @@ class Metric:
 
     @property
     def digest(self) -> str:
-        """Return the first eight digits of the SHA-256 of its module's source."""
+        """Return eight hex digits of the SHA-256 of the source of the metric's module."""
         module = inspect.getmodule(self.function)
         source = inspect.getsource(module if module is not None else self.function)
         return sha256(source.encode("utf-8")).hexdigest()[:8]
 
 
 def adapt_entry_point(name: str, entry: Any) -> Metric:
-    """Return the metric that an entry point of another package defines.
+    """Return the metric that another package's entry point is, or whose function it is.
 
-    Raises:
-        ConfigError: its name is invalid or used already, or it is no function.
+    Refuse a name that is invalid or used already, and what is no function.
     """
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     path = f"entry point {name} of ablate.metrics"
@@ -91,11 +91,7 @@ METRIC_REGISTRY: Registry[Metric] = Registry(
 
 
 def metric(
-    name: str,
-    *,
-    reads: Reads = "rows",
-    unit: Literal["%", ""] = "",
-    direction: Direction = "maximize",
+    name: str, *, reads: Reads = "rows", unit: Unit = "", direction: Direction = "maximize"
 ) -> Callable[[F], F]:
     """Return a decorator that registers a function as a `Metric` with these fields."""
 

@@ -52,7 +52,7 @@ def evaluate_embeddings(
     logits: Tensor | None = None,
     restarts: int | None = None,
 ) -> dict[str, float]:
-    """Compute metrics of a split in which each item queries all others, or the gallery.
+    """Compute the named metrics of embeddings, in which each item queries all others or a gallery.
 
     Args:
         embeddings: [N, E] on any device.
@@ -83,8 +83,8 @@ def evaluate_embeddings(
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
-            fault = "it needs a classifier's logits. Leave it out, or set task: classification."
-            raise ConfigError(f"metrics.{name}", fault)
+            fault = f"{name} needs a classifier's logits. Leave it out, or set task: classification"
+            raise ConfigError(f"metrics.{name}", f"{fault}.")
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
     # rank the items, with the gallery behind the queries
     rows, labels, cut = embeddings, labels.to(embeddings.device), None
@@ -95,7 +95,7 @@ def evaluate_embeddings(
     classes = torch.unique(labels, return_inverse=True)[1]  # 0 … C − 1
     if ranking:
         places = find_places(rows, classes, cut, resolve_score(score), list(ranking.values()))
-        values |= _average(ranking, places)
+        values |= _average_over_queries(ranking, places)
     # compute the metrics of unit rows, and those of the clustering
     if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
@@ -110,16 +110,15 @@ def evaluate_embeddings(
 def evaluate_split(
     embeddings: Tensor, subset: Subset, *, score: Score | str, **options: Any
 ) -> dict[str, float]:
-    """Evaluate a split from the embeddings [N, E] of its images, in their order.
+    """Return metrics of a split by name, from the embeddings [N, E] of its images, in their order.
 
-    Each image queries all others, or the split's queries its gallery. For `options` and errors see
-    `evaluate_embeddings`.
+    Each image queries all others, or the split's queries its gallery. `options` are the metrics,
+    logits and restarts of `evaluate_embeddings`.
     """
     cut, labels = subset.queries, subset.labels
+    queries = embeddings[:cut], labels[:cut]
     gallery = None if cut is None else (embeddings[cut:], labels[cut:])
-    return evaluate_embeddings(
-        embeddings[:cut], labels[:cut], score=score, gallery=gallery, **options
-    )
+    return evaluate_embeddings(*queries, score=score, gallery=gallery, **options)
 
 
 def needs_embeddings_alone(name: str) -> bool:
@@ -128,7 +127,7 @@ def needs_embeddings_alone(name: str) -> bool:
 
 
 def find_ranking_metric(name: str) -> RankingMetric | None:
-    """Return the ranking metric of that name, or None."""
+    """Return the ranking metric with this name, Recall@k for any k ≤ 1000, or None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
     if recall and int(recall[1]) <= MAX_RECALL_K:
         return RecallAt(int(recall[1]))
@@ -139,7 +138,7 @@ def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse embeddings that do not fit the labels or are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         fault = f"there are {len(embeddings)} rows and {len(labels)} labels"
-        raise ConfigError("embeddings", f"{fault}. Give as many, and at least one.")
+        raise ConfigError("embeddings", f"{fault}. Give each row a label, and one row or more.")
     # a sum is cheap and shows whether the entries need to be checked
     if not torch.isfinite(embeddings.sum()):
         n_bad = int((~torch.isfinite(embeddings)).any(1).sum())
@@ -148,10 +147,10 @@ def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
             raise TrialFailure(f"evaluation: {fault}")
 
 
-def _average(
+def _average_over_queries(
     metrics: Mapping[str, RankingMetric], blocks: Iterator[PositiveRanks]
 ) -> dict[str, float]:
-    """Average each metric over the queries that count."""
+    """Return each metric's mean over the queries that count, from blocks of queries."""
     total, n_queries = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
     for ranks in blocks:
         for name, metric in metrics.items():

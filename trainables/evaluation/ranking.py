@@ -29,7 +29,7 @@ EXCLUDED = torch.iinfo(torch.int64).min
 def find_places(
     rows: Tensor, labels: Tensor, cut: int | None, score: Score, metrics: Sequence[RankingMetric]
 ) -> Iterator[PositiveRanks]:
-    """Find the places of every query's positives, up to the depth that `metrics` need.
+    """Yield the places (ranks from 1) of each query's positives: other items of its class.
 
     Args:
         rows: [N, E].
@@ -37,7 +37,7 @@ def find_places(
         cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others,
             of which duplicates stay.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer.
-        metrics: metrics that decide the depth.
+        metrics: these decide up to which place positives are looked for.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ def find_places(
 
 
 def can_count(rows: Tensor, labels: Tensor) -> bool:
-    """Return whether counting is faster, and its positives and classes fit in memory and tiles."""
+    """Return whether `counting.py` is faster than sorting, and its memory and tiles suffice."""
     sizes = torch.bincount(labels)
     return (
         rows.device.type == "cpu"
@@ -68,10 +68,11 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
 def sort_nearest(
     rows: Tensor, labels: Tensor, cut: int | None, score: Score, limit: Callable[[Tensor], Tensor]
 ) -> Iterator[PositiveRanks]:
-    """Find every query's positives among its K nearest references, in blocks of queries.
+    """Yield the places of each query's positives (items of its class) among its K nearest items.
 
-    Scores (q[B, E], r[R, E]) → [B, R] are compared as float32. K is the largest place that a metric
-    needs by `limit`, positives [B] int64 → [B]. For the other arguments see `find_places`.
+    rows[:cut] are queries and rows[cut:] the items; None: each row queries all others. `score`
+    (q[B, E], r[R, E]) → [B, R] is compared as float32. `limit` maps numbers of positives [B] to the
+    places that metrics need, the largest of which is K.
     """
     queries, query_labels = rows[:cut], labels[:cut]
     references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
@@ -79,13 +80,13 @@ def sort_nearest(
     size = len(references)
     depth = min(size, int(limit(members.max()[None])))
     block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
-    later = torch.arange(size - 1, -1, -1, device=rows.device)
+    later = torch.arange(size - 1, -1, -1, device=rows.device)  # the first of equal items is nearer
     for first in range(0, len(queries), block):
         block_labels = query_labels[first : first + block]
         keys = build_order_keys(score(queries[first : first + block], references), later)
         if cut is None:  # leave out each query itself
             keys.diagonal(first).fill_(EXCLUDED)
-        # unpack the indices of the nearest items, and mark those of the query's class
+        # unpack the indices of the nearest items (low 32 bits), and mark those of the query's class
         nearest = take_largest(keys, depth)
         nearest_labels = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
         is_positive = (nearest_labels == block_labels[:, None]) & (nearest != EXCLUDED)
@@ -99,14 +100,11 @@ def sort_nearest(
 
 
 def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
-    """Return int64 keys of scores [B, R], ordered by (score ascending, index descending).
+    """Pack scores and indices into int64 keys [B, R] that sort by score, then by falling index.
 
     Args:
         scores: [B, R].
         later: [R] int64, R − 1 … 0, so that of two equal scores the first has the larger key.
-
-    Raises:
-        TrialFailure: a score is NaN.
     """
     # A sum is cheap and shows whether the entries need to be checked.
     if torch.isnan(scores.sum()) and torch.isnan(scores).any():
@@ -121,7 +119,7 @@ def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
 def take_largest(keys: Tensor, depth: int) -> Tensor:
     """Return the `depth` largest keys of each row in descending order, [B, depth].
 
-    `keys` [B, R] is overwritten. On a CPU numpy's partition takes a fifth of the time of topk.
+    `keys` [B, R] may be overwritten. On a CPU numpy's partition takes a fifth of topk's time.
     """
     if keys.device.type != "cpu":
         return keys.topk(depth, dim=1).values

@@ -65,9 +65,7 @@ class RecallAt(RankingMetric):
 class RPrecision(RankingMetric):
     """Compute R-Precision, the share of positives among the R nearest items.
 
-    References:
-        Musgrave et al., "A metric learning reality check", ECCV 2020.
-        https://arxiv.org/abs/2003.08505
+    Musgrave et al., "A metric learning reality check", ECCV 2020. https://arxiv.org/abs/2003.08505
     """
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
@@ -78,9 +76,7 @@ class RPrecision(RankingMetric):
 class MapAtR(RankingMetric):
     """Compute MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), where P(i) is the precision at i.
 
-    References:
-        Musgrave et al., "A metric learning reality check", ECCV 2020.
-        https://arxiv.org/abs/2003.08505
+    Musgrave et al., "A metric learning reality check", ECCV 2020. https://arxiv.org/abs/2003.08505
     """
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
@@ -112,7 +108,7 @@ class MapAt(RankingMetric):
 
 
 def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:
-    """Return the sum of precisions at the places up to `last` ([B, 1] or a number), [B] float64."""
+    """Sum the precisions i/place at each i-th positive up to place `last`: [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
     return torch.where(places <= last, order / places.double(), 0.0).sum(1)
 

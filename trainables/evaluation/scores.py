@@ -39,9 +39,9 @@ class PlainScore:
     normalize: bool = False
 
     def prepare(self, rows: Tensor) -> Tensor:
-        """Return the rows [N, E] in float32, normalised if needed; refuse those that overflow."""
+        """Return rows [N, E] in float32, normalised if configured; refuse scores that overflow."""
         rows = self._convert(rows)
-        if not torch.isfinite(4 * torch.linalg.vecdot(rows, rows)).all():
+        if not torch.isfinite(4 * torch.linalg.vecdot(rows, rows)).all():  # bounds all scores
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
         return rows
 
@@ -50,6 +50,7 @@ class PlainScore:
         return F.normalize(rows, dim=1) if self.normalize else rows
 
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
+        """Return the scores [B, R] of query [B, E] and reference [R, E]; larger is closer."""
         q, r = self._convert(query), self._convert(reference)
         scores = compute_dot_products(q, r)
         if self.kind == "euclidean":
@@ -66,10 +67,10 @@ PLAIN: Mapping[str, PlainScore] = {
 
 
 def resolve_score(score: Score | str) -> Score:
-    """Return the plain score of a name; return a callable unchanged."""
+    """Return the score named "cosine", "dot" or "euclidean"; return a callable as it is."""
     if isinstance(score, str):
         if score not in PLAIN:
-            fault = f"{score!r} is not a score: take one of {', '.join(PLAIN)}, or a callable"
+            fault = f"{score!r} is not a score. Take one of {', '.join(PLAIN)}, or a callable."
             raise ConfigError("score", fault)
         return PLAIN[score]
     return score

@@ -30,15 +30,14 @@ LEAST_INTER = 1e-8  # of π_inter, as in the public code
 
 @metric("density")
 def density(rows: Tensor, labels: Tensor) -> float:
-    """Return π_density = π_intra/π_inter, ≥ 0, as NIR's section 4.4 words it.
+    """Return π_density = π_intra/π_inter, ≥ 0, as Roth et al. (CVPR 2022), section 4.4, words it.
 
     π_intra is the mean Euclidean distance over all pairs of different items of the same class,
     π_inter that over all pairs of class centres, which are means of unit rows without
     normalisation. The public code differs, see `density_code`.
     """
-    return mean_intra_distance(rows, labels) / mean_inter_distance(
-        compute_class_means(rows, labels)
-    )
+    centres = compute_class_means(rows, labels)
+    return mean_intra_distance(rows, labels) / mean_inter_distance(centres)
 
 
 @metric("density_code")
@@ -48,21 +47,22 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
         π_intra = 1/C Σ_c 1/(n_c(n_c − 1)) Σ_{i≠j in c} (1 − ⟨x_i, x_j⟩)
         π_inter = 1/(C(C − 1)) Σ_{a≠b} (1 − ⟨m_a, m_b⟩),   m_c = Σ_{i in c} x_i / ‖Σ_{i in c} x_i‖
 
-    It is "dists@intra_over_inter" there, and NIR's code is built on it. Unlike `density` it uses
-    cosine distances (half the squares of Euclidean ones), weighs all classes equally and
-    normalises centres. It is computed in float64, by
-    ‖Σ x‖² = Σ_ij ⟨x_i, x_j⟩ and without listing pairs.
+    The code calls it "dists@intra_over_inter". Unlike `density` it uses cosine distances (half the
+    squares of Euclidean ones), weighs all classes equally and normalises centres. Pairs are not
+    listed, because ‖Σ x‖² = Σ_ij ⟨x_i, x_j⟩; all sums are float64.
 
     Deviations: a class of one image takes the largest value of the other classes, as the code's
     comment says; the code, by an indexing error, takes the largest of the first two classes. A
     π_inter below 1e-8 is an error here, where the code divides by 1e-8.
     """
+    # mean distance within classes; a class without pairs takes the largest
     sizes, sums = _count_pair_sizes(labels), sum_classes(rows, labels)
     has_pairs = sizes > 1
     n = sizes[has_pairs].double()
     class_intra = 1 - (sums[has_pairs].square().sum(1) - n) / (n * (n - 1))
     singles = len(sizes) - len(n)
     intra = float(class_intra.sum() + singles * class_intra.max()) / len(sizes)
+    # mean distance between the normalised centres
     centres, count = F.normalize(sums, dim=1), len(sizes)
     products = float(centres.sum(0).square().sum() - centres.square().sum())
     inter = 1 - products / (count * (count - 1)) if count > 1 else 0.0
@@ -75,8 +75,8 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
 def concentration(rows: Tensor, labels: Tensor) -> float:
     """Return σ²_κ, the population variance over classes of κ_c/π_inter.
 
-    κ_c is the mean distance of a class's items to its centre, and π_inter is that of `density`. The
-    paper states this in words. Classes of one image, whose κ is 0, are left out of the variance.
+    κ_c is the mean distance of a class's items to its centre, π_inter the mean distance of two
+    class centres. Classes of one image, whose κ is 0, are left out of the variance.
     """
     has_pairs, centres, kappa = _compute_spreads(rows, labels)
     return float((kappa[has_pairs] / mean_inter_distance(centres)).var(correction=0))
@@ -90,15 +90,14 @@ def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
     divided by their sum. Singular values below the resolution of float64, s_max·max(N, E)·2⁻⁵²,
     are raised to it, so that rank-deficient embeddings give a large number and not infinity. All
     singular values count, as in "rho_spectrum@1" of the public code of Roth et al. (ICML 2020),
-    which also has forms without the largest value (@2) and the nine largest (@10); NIR does not
-    state which it uses.
+    which also has forms without the largest value (@2) and the nine largest (@10).
     """
     share = compute_singular_shares(rows)
     return float(-(share * len(share)).log().mean())
 
 
 def compute_singular_shares(rows: Tensor) -> Tensor:
-    """Return the normalised singular values S of `spectrum`, [m] float64, in descending order."""
+    """Return the singular values of rows divided by their sum, [m] float64, in descending order."""
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
     # R of a QR decomposition, computed by blocks, has the singular values of the matrix.
     for block in torch.split(rows, 4 * BLOCK):
@@ -114,7 +113,7 @@ def compute_singular_shares(rows: Tensor) -> Tensor:
 def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
     """Return G_2, the mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1].
 
-    Its logarithm is Wang & Isola's uniformity; NIR prints G_2. For a single item it is 1.
+    Wang & Isola's uniformity is log G_2; Roth et al. (CVPR 2022) print G_2. A single item gives 1.
     """
     count = len(rows)
     if count == 1:
@@ -138,8 +137,8 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
 
     In each class x − μ_c is divided by one σ_c for all dimensions, where σ_c² is the mean of all
     squared entries. Each dimension's n numbers are tested against N(0, 1) by Kolmogorov–Smirnov:
-    p = Q((√n + 0.12 + 0.11/√n)·D), where D is the largest distance of the distribution functions
-    and Q is Kolmogorov's survival function with Stephens' correction. Since μ_c and σ_c come from
+    p = Q((√n + 0.12 + 0.11/√n)·D), with Stephens' correction, where D is the largest distance of
+    the distribution functions and Q is Kolmogorov's survival function. Since μ_c and σ_c come from
     the data, p is larger than uniform under the hypothesis: drawn Gaussians give 0.71 to 0.77 (4 to
     400 items of a class, 16 to 512 dimensions); DVML prints 0.75 to 0.84. A class of equal items
     has σ = 0 and p = 0.
@@ -149,7 +148,7 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
 
 @metric("gaussian_p_deviation", unit="%")
 def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
-    """Return the population standard deviation over classes of the p-value of `gaussian_p`."""
+    """Return the population standard deviation over classes of the p-values behind `gaussian_p`."""
     return float(_compute_class_p_values(rows, labels).std(correction=0))
 
 
@@ -157,8 +156,7 @@ def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
 def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     """Return the mean over classes of (mean distance of items to the centre μ_c)/‖μ_c‖, ≥ 0.
 
-    Raises:
-        ConfigError: a class centre is 0, so that the value is infinite.
+    Refuse a class centre 0, for which the value would be infinite.
     """
     has_pairs, centres, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(centres.double(), dim=1)
@@ -182,7 +180,7 @@ def _compute_spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tens
 
 
 def _compute_class_p_values(rows: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean p-value of every class with two images or more, float64."""
+    """Return the p-value of each class with two images or more: is its spread Gaussian?"""
     groups = _group_classes_by_size(rows, labels)
     return torch.cat([_compute_group_p_values(group) for group in groups])
 
@@ -209,13 +207,17 @@ def _group_classes_by_size(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
 
 
 def _compute_group_p_values(items: Tensor) -> Tensor:
-    """Return the p-value [c], averaged over dimensions, of classes of n items, [c, n, E]."""
+    """Return p-values [c] of c classes of n items, [c, n, E], for an isotropic Gaussian spread.
+
+    Each dimension is tested by Kolmogorov–Smirnov, and the p-values are averaged over dimensions.
+    """
     size = items.shape[1]
     centred = items - items.mean(1, keepdim=True)
     sigma = centred.square().mean((1, 2), keepdim=True).sqrt()
     # Equal items differ from their mean by rounding only.
     flat = sigma <= 1e-6 * torch.linalg.vector_norm(items, dim=2).mean(1)[:, None, None]
     normal = torch.special.ndtr((centred / torch.where(flat, 1.0, sigma)).sort(1).values)
+    # largest distance of the empirical distribution function, before and after each step
     step = torch.arange(size, device=items.device, dtype=items.dtype)[None, :, None] / size
     distance = torch.maximum(normal - step, step + 1 / size - normal).amax(1).double()
     root = size**0.5
@@ -237,7 +239,7 @@ def compute_class_means(rows: Tensor, labels: Tensor) -> Tensor:
 
 
 def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
-    """Return the class sums [C, E] of rows normalised in float64, deterministically on GPUs too.
+    """Normalise rows in float64 and sum each class: [C, E], in a fixed order on GPUs too.
 
     Lengths in float32 are off by about 1e-7, as much as small cosine distances.
     """
@@ -263,11 +265,7 @@ def mean_intra_distance(rows: Tensor, labels: Tensor) -> float:
 
 
 def mean_inter_distance(centres: Tensor) -> float:
-    """Return the mean distance over all pairs of class centres [C, E].
-
-    Raises:
-        ConfigError: all centres are equal.
-    """
+    """Return the mean distance over all pairs of class centres [C, E]; refuse equal centres."""
     count, total = len(centres), 0.0
     for first in range(0, count, BLOCK):
         distances = torch.cdist(centres[first : first + BLOCK].double(), centres[first:].double())
@@ -285,7 +283,6 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 def build_equal_centers_error(classes: int) -> ConfigError:
     """Return the error for embeddings without two different class centres."""
-    fault = (
-        f"all {classes} classes have the same centre" if classes > 1 else "there is only 1 class"
-    )
+    same = f"all {classes} classes have the same centre"
+    fault = same if classes > 1 else "there is only 1 class"
     return ConfigError("metrics", f"{fault}. Distances between classes need different centres.")

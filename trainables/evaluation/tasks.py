@@ -58,7 +58,7 @@ class Task:
     selected: ClassVar[tuple[str, ...]] = ("map_at_r", "r_precision", "recall_at_1")
 
     def can_read(self, metric: str) -> bool:
-        """Return whether `read` can compute a metric."""
+        """Return whether the task can compute a metric from its answers."""
         return needs_embeddings_alone(metric)
 
     def compute_answers(self, network: Embedder, inputs: Tensor) -> Tensor:
@@ -68,17 +68,14 @@ class Task:
     def read(
         self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
-        """Return metrics of a split from its answers [N, A]; options as `evaluate_embeddings`."""
+        """Return metrics of a split by name, from the network's answers (embeddings) [N, A]."""
         return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
-        """Refuse settings that the task cannot use.
-
-        `loss` and `method` say whether the trial's loss and method can classify.
-        """
+        """Refuse settings that the task cannot use. loss, method: whether these can classify."""
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"
-            fault = f"task {self.name} cannot split by {by}. Leave it out: the task decides it."
+            fault = f"task {self.name} cannot split by {by}. Leave out data.split.by."
             raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
             fault = f"task {self.name} cannot select epochs by {trial.selection.metric}"
@@ -106,10 +103,12 @@ class Classification(Task):
     def read(
         self, network: Embedder, answers: Tensor, subset: Subset, **options: Any
     ) -> dict[str, float]:
+        """Return metrics of a split by name, from the network's answers (logits) [N, C]."""
         labels = subset.labels.to(answers.device)
         return evaluate_embeddings(answers, labels, score="dot", logits=answers, **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
+        """Refuse wrong settings, a loss or method that cannot classify, and options of k-means."""
         super().check(trial, loss=loss, method=method)
         needs = {
             "loss": (loss, "a softmax over one weight vector a class"),
@@ -121,7 +120,7 @@ class Classification(Task):
                 fault = f"{name} supports only retrieval. Task {self.name} needs {need}."
                 raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
-            fault = f"it sets k-means, which task {self.name} does not run. Leave it out."
+            fault = f"this option of k-means has no use in task {self.name}. Leave it out."
             raise ConfigError("evaluation.restarts", fault)
 
 

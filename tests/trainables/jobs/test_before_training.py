@@ -42,7 +42,7 @@ def test_a_split_in_which_nothing_can_be_found() -> None:
 
     splits = Splits(subset(0, 0), subset(0, 1, 2), subset(0, 0, 1), "fingerprint")
     splits.require_splits(("train", "test"))
-    with pytest.raises(ConfigError, match="split val: it has 3 classes of one image each"):
+    with pytest.raises(ConfigError, match="split val: all 3 classes have one image each"):
         splits.require_splits(("test", "val"))
 
 
