@@ -78,14 +78,14 @@ class Backbone(nn.Module):
 
     def compute_maps(self, images: Tensor) -> Tensor:
         """Return the last maps [B, C, H, W], or the tokens of a transformer."""
-        if self.pixels.channels == "bgr":
+        if self.pixels.channels == "bgr":  # images come with red first
             images = images.flip(1)
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         return self.model.forward_features(images)  # type: ignore[operator,no-any-return]
 
     def pool(self, maps: Tensor) -> Tensor:
-        """Return features [B, F] in float32 of the last maps or tokens."""
+        """Pool the last maps or tokens to features [B, F] in float32, as `pooling` says."""
         if self.pooling == "timm":
             return to_full_precision(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
         maps = to_full_precision(maps)
@@ -104,18 +104,19 @@ class Backbone(nn.Module):
 def build_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = False
 ) -> Backbone:
-    """Return the configured backbone on the CPU, in training mode.
+    """Return the configured backbone on the CPU, in training mode, with held parts excluded.
 
     With weights "none" initial values come from torch's global generator: use
     `streams.seed_global_generator`.
     """
     model, usual = load_model(config, image_size)
+    # a sample image, which shows how the model pools and which norms follow a convolution
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with explain_model_errors(config.name, image_size):
         features, pooling = _probe_features(model, config, picture)
     _hold_parameters(model, config.hold)
     if folds_norms(config):
-        LOG.info("%d frozen BatchNorms folded", fold_frozen_norms(model, picture))
+        LOG.info("%d frozen BatchNorms are folded", fold_frozen_norms(model, picture))
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return Backbone(
@@ -129,16 +130,12 @@ def build_backbone(
 
 
 def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
-    """Exclude the parameters of these parts from training."""
+    """Exclude from training all parameters whose dotted name begins with one of `prefixes`."""
     for prefix in prefixes:
-        parameters = [
-            parameter
-            for name, parameter in model.named_parameters()
-            if name == prefix or name.startswith(f"{prefix}.")
-        ]
+        parameters = [p for n, p in model.named_parameters() if f"{n}.".startswith(f"{prefix}.")]
         if not parameters:
             parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
-            fault = f"{prefix!r} begins no parameter's name. Take of {', '.join(parts)}."
+            fault = f"{prefix!r} begins no parameter's name. Take some of {', '.join(parts)}."
             raise ConfigError("backbone.hold", fault)
         for parameter in parameters:
             parameter.requires_grad_(False)
@@ -152,7 +149,8 @@ def count_parameters(config: BackboneConfig, image_size: int) -> int:
 
 
 def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
-    """Return the configured model with its weights, and the pixels that they expect."""
+    """Return the configured model with its weights, and which pixel values they expect."""
+    # a model that timm lacks
     if (own := BACKBONES.get(config.name)) is not None:
         check_route(config)
         model: nn.Module = own()
@@ -162,6 +160,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
         elif config.weights != "none":
             load_weights(model, config, own.CLASSIFIER, own.convert)
         return model, own.PIXELS
+    # a model of timm
     timm = import_timm()
     check_name(config.name)
     check_route(config)
@@ -180,9 +179,9 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
 
 
 def check_fits(config: BackboneConfig, image_size: int) -> None:
-    """Refuse a source without weights of the model, and a configured file of another model.
+    """Refuse weights that do not fit the model: a source without them, or another model's file.
 
-    A missing file is accepted, because it may be there for the run.
+    A missing file is accepted, because it may be there when the trial runs.
     """
     check_route(config)
     if config.weights in ROUTES or not has_file(config):
@@ -199,7 +198,7 @@ def folds_norms(config: BackboneConfig) -> bool:
 def build_frozen_backbone(
     config: BackboneConfig, image_size: int, *, channels_last: bool = True
 ) -> Backbone:
-    """Return the backbone of cached features, in evaluation mode, the same for every trial seed."""
+    """Return the backbone that computes cached features, frozen and equal for all trials' seeds."""
     with seed_global_generator(0, "backbone.frozen"):
         backbone = build_backbone(config, image_size, channels_last=channels_last)
     return backbone.requires_grad_(False).eval()
@@ -207,7 +206,7 @@ def build_frozen_backbone(
 
 @contextmanager
 def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
-    """Turn an error of a model's code into one that names the model and the image size."""
+    """Turn an error of a model's code into a ConfigError with the model and the image size."""
     try:
         yield
     except ConfigError:
@@ -223,7 +222,7 @@ def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
 def _probe_features(
     model: nn.Module, config: BackboneConfig, picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return F, and the pooling: the configured one if the model's head averages its last map."""
+    """Return the feature count, and config.pool where the head averages the map, else "timm"."""
     was_training = model.training
     model.eval()
     with torch.no_grad():

@@ -40,7 +40,7 @@ class Block(NamedTuple):
         return self.one == 0
 
     def list_convolutions(self) -> list[list[tuple[str, int, int, int]]]:
-        """Return name, outputs, side and stride of each convolution, branch by branch."""
+        """List each branch's convolutions, in order: (name, outputs, kernel side, stride)."""
         stride = 2 if self.halves else 1
         return [
             [("1x1", self.one, 1, 1)] if self.one else [],
@@ -84,6 +84,7 @@ class BNInception(OwnModel):
     )
 
     def __init__(self) -> None:
+        """Add three convolutions, and the inception blocks 3a to 5b, one after another."""
         super().__init__()
         self._add_convolution("conv1_7x7_s2", 3, 64, 7, 2)
         self._add_convolution("conv2_3x3_reduce", 64, 64)
@@ -101,7 +102,7 @@ class BNInception(OwnModel):
         }
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] → [B, 1024, s, s]."""
+        """Map images [B, 3, S, S] to maps [B, 1024, s, s], s = S/32; blocks may be checkpointed."""
         maps = F.max_pool2d(self._chain(images, "conv1_7x7_s2"), 3, 2, ceil_mode=True)
         maps = self._chain(maps, "conv2_3x3_reduce", "conv2_3x3")
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
@@ -116,7 +117,7 @@ class BNInception(OwnModel):
         self.add_module(f"{name}_bn", nn.BatchNorm2d(outputs))
 
     def _add_block(self, name: str, block: Block, width: int) -> int:
-        """Add the convolutions of a block, and return how many maps come out."""
+        """Add a block's convolutions, for `width` maps that come in; return how many come out."""
         for branch in block.list_convolutions():
             inputs = width
             for suffix, outputs, side, stride in branch:
@@ -131,7 +132,7 @@ class BNInception(OwnModel):
         return maps
 
     def _run_branches(self, name: str, block: Block, maps: Tensor) -> Tensor:
-        """Stack the maps of the convolution branches and of the pooling branch."""
+        """Return a block's output: the maps of its convolution and pooling branches, stacked."""
         if block.halves:
             pooled = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         elif block.pool == "max":
@@ -139,6 +140,6 @@ class BNInception(OwnModel):
         else:
             pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
         names = [[f"{name}_{layer[0]}" for layer in branch] for branch in block.list_convolutions()]
-        *branches, projection = names
+        *branches, projection = names  # the last branch follows the pooling
         outputs = [self._chain(maps, *branch) for branch in branches if branch]
         return torch.cat([*outputs, self._chain(pooled, *projection)], 1)

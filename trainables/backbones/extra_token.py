@@ -34,11 +34,12 @@ class ExtraTokenViT(Backbone):
     """
 
     def __init__(self, plain: Backbone) -> None:
+        """Take over the model of `plain`, whose first block will append the token to the others."""
         same = ("pooling", "pixels", "freeze_bn", "channels_last")
         settings = {name: getattr(plain, name) for name in same}
         super().__init__(plain.model, features=2 * plain.features, **settings)
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
-        self.joins = False
+        self.joins = False  # whether the token joins in this pass
         # `forward` does not reset `joins`: a checkpointed block runs again in `backward`.
         self.model.get_submodule("blocks.0").register_forward_pre_hook(
             lambda _, inputs: _join(self.token, inputs) if self.joins else None
@@ -46,7 +47,7 @@ class ExtraTokenViT(Backbone):
         self.train(plain.training)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
+        """Map normalised images [B, 3, S, S] to features of both tokens, [B, 2 F] float32."""
         self.joins = True
         tokens = self.compute_maps(images)
         return torch.cat([self.pool(tokens[:, :-1]), to_full_precision(tokens[:, -1])], 1)
@@ -58,18 +59,18 @@ class ExtraTokenViT(Backbone):
 
 
 def _join(token: Tensor, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Put token [F] behind the tokens [B, N, F] that a block gets."""
+    """Return a block's inputs with `token` [F] behind the tokens [B, N, F]; a forward pre-hook."""
     tokens, *others = inputs
     token = token.to(tokens.dtype).expand(len(tokens), 1, -1)
     return torch.cat([tokens, token], 1), *others
 
 
-@lru_cache(maxsize=64)  # a plan asks it for each of its trials
+@lru_cache(maxsize=64)  # a plan calls this for each of its trials
 def check_tokens(name: str, image_size: int, option: str) -> None:
-    """Refuse a model that cannot have a second token, without loading its weights.
+    """Refuse a model that cannot have a second token beside its class token; load no weights.
 
     Args:
-        name: `backbone.name`. option: that asks for it, for the remedy.
+        name: `backbone.name`. option: the option that needs the token, for the error.
     """
     fault = "it has no tokens"
     if name not in BACKBONES:
@@ -82,15 +83,15 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
     if fault:
         raise ConfigError(
             "backbone.name",
-            f"{option} needs a timm transformer that keeps its tokens, and {name} is none for "
-            f"{image_size} × {image_size} images ({fault}). Take deit_small_patch16_224 or another "
-            f"ViT, or leave {option} out.",
+            f"{option} needs a timm transformer that keeps its tokens, and {name} is not one "
+            f"for {image_size} × {image_size} images ({fault}). Take deit_small_patch16_224 or "
+            f"another ViT, or leave {option} out.",
         )
 
 
 @torch.no_grad()
 def _find_token_fault(model: Any, image_size: int) -> str:
-    """Say why a model on the meta device cannot have a second token; empty: it can."""
+    """Return why a model on the meta device cannot take a second token, by trying; "": it can."""
     with torch.device("meta"):
         images = torch.empty(2, 3, image_size, image_size)
         tokens = model.forward_features(images)

@@ -30,16 +30,17 @@ class FoldedConv2d(nn.Conv2d):
     """
 
     def __init__(self, conv: nn.Conv2d, norm: "FoldedNorm", *, same: bool) -> None:
+        """Take the parameters of `conv` without copies. same: whether it pads like TensorFlow."""
         names = ("kernel_size", "stride", "padding", "dilation", "groups")
         settings: Any = {name: getattr(conv, name) for name in names}
         with torch.device("meta"):
             super().__init__(conv.in_channels, conv.out_channels, bias=False, **settings)
         self.weight, self.bias, self.same = conv.weight, conv.bias, same
-        self._norm = (norm,)  # in a tuple, so that its tensors have one name, not two
+        self._norm = (norm,)  # in a tuple, so that it is no submodule with names of its own
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map [B, C, H, W] to the output of the norm, conv(x; s W) + t."""
-        # scale and shift of the norm as weight and bias
+        """Map [B, C, H, W] to what the norm after the convolution would give: conv(x; s W) + t."""
+        # s and t: scale and shift of the norm, into the weight and the bias
         norm = self._norm[0]
         scale = (norm.running_var + norm.eps).rsqrt()
         if norm.weight is not None:
@@ -48,7 +49,7 @@ class FoldedConv2d(nn.Conv2d):
         bias = bias if norm.bias is None else bias + norm.bias
         bias = bias if self.bias is None else bias + self.bias * scale
         weight = self.weight * scale[:, None, None, None]
-        # TensorFlow's padding: by the convolution where it is even, else before it
+        # TensorFlow's padding: by the convolution if it is the same on both sides, else by F.pad
         padding: Pair = self.padding  # type: ignore[assignment]
         if self.same:
             high, wide = (self._count_missing(x.shape[2 + axis], axis) for axis in (0, 1))
@@ -56,7 +57,7 @@ class FoldedConv2d(nn.Conv2d):
                 padding = (high // 2, wide // 2)
             else:
                 x = F.pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
-        # oneDNN's gradient of the weights is the slower one where k is above the map's side
+        # SmallDepthwise's gradient is faster on a CPU where the kernel is larger than the map
         k = self.kernel_size[0]
         is_depthwise = self.groups == self.in_channels == self.out_channels
         is_small = (x.shape[2] + 2 * padding[0] - k) // self.stride[0] + 1 < k
@@ -81,6 +82,7 @@ class FoldedNorm(nn.Module):
     running_var: Tensor
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
+        """Take the tensors of `norm`, under the same names, and modules such as its activation."""
         super().__init__()
         self.eps = norm.eps
         self.register_parameter("weight", norm.weight)
@@ -91,9 +93,9 @@ class FoldedNorm(nn.Module):
             self.add_module(name, child)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the norm's activation, if any."""
+        """Apply the norm's modules, such as an activation; the convolution before did the rest."""
         for child in self.children():
-            # torch's in-place ReLU6 makes a copy on the CPU, and copies that back.
+            # On a CPU torch's in-place ReLU6 is slower: it makes a copy, and copies that back.
             copies = isinstance(child, nn.ReLU6) and x.device.type == "cpu"
             x = F.relu6(x) if copies else child(x)
         return x
@@ -110,6 +112,7 @@ class SmallDepthwise(torch.autograd.Function):
     def forward(  # noqa: PLR0917
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, stride: Pair, pad: Pair
     ) -> Any:
+        """Return torch's depthwise convolution of x [B, C, H, W]; keep what `backward` needs."""
         ctx.save_for_backward(x, weight)
         ctx.stride, ctx.pad = stride, pad
         return F.conv2d(x, weight, bias, stride, pad, 1, x.shape[1])
@@ -117,19 +120,20 @@ class SmallDepthwise(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
+        """Return the gradients of x, weight and bias; that of weight is summed tap by tap."""
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:
-            shape = (ctx.stride, ctx.pad, (1, 1), False, (0, 0), x.shape[1])
-            grad_x = torch.ops.aten.convolution_backward(
-                grad, x, weight, None, *shape, (True, False, False)
-            )[0]
+            settings = (ctx.stride, ctx.pad, (1, 1), False, (0, 0), x.shape[1])
+            inputs = (grad, x, weight, None, *settings, (True, False, False))
+            grad_x = torch.ops.aten.convolution_backward(*inputs)[0]
         if ctx.needs_input_grad[1]:
             grad_weight = torch.zeros_like(weight)
             rows, columns = (
                 [_find_overlap(tap, ctx, x, grad, axis) for tap in range(weight.shape[2 + axis])]
                 for axis in (0, 1)
             )
+            # entry (i, j) of the kernel meets the map at these places of output and input
             for i, (out_y, in_y) in enumerate(rows):
                 for j, (out_x, in_x) in enumerate(columns):
                     product = grad[:, :, out_y, out_x] * x[:, :, in_y, in_x]
@@ -140,7 +144,7 @@ class SmallDepthwise(torch.autograd.Function):
 
 
 def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
-    """Return places of the output, and of the input, at which this tap lies on the map."""
+    """Return the slices of output and input on an axis where the kernel's `tap` is on the map."""
     stride, offset = ctx.stride[axis], tap - ctx.pad[axis]
     first = max(0, -(offset // stride))
     last = min(grad.shape[2 + axis], (x.shape[2 + axis] - 1 - offset) // stride + 1)
@@ -151,26 +155,25 @@ def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tup
 
 
 def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
-    """Fold every BatchNorm2d whose input is the output of one convolution that nothing else reads.
+    """Fold each BatchNorm2d into the convolution before it, whose output nothing else may read.
 
-    Names of parameters and buffers stay as they are. Returns how many were folded.
+    Names of parameters and buffers stay as they are. Return how many norms were folded.
 
     Args:
-        image: [1, 3, S, S]; one pass in evaluation mode shows who reads what.
+        image: [1, 3, S, S], passed once to find which modules read which tensors.
     """
+    # pass the image, and record the calls
     was_training = model.training
     model.eval()
     reads = _Reads()
-    handles = [
-        module.register_forward_hook(reads.record_call)
-        for module in model.modules()
-        if isinstance(module, nn.Conv2d | nn.BatchNorm2d)
-    ]
+    observed = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d)]
+    handles = [module.register_forward_hook(reads.record_call) for module in observed]
     with torch.no_grad(), reads:
         model.forward_features(image)  # type: ignore[operator]
     for handle in handles:
         handle.remove()
     model.train(was_training)
+    # replace the modules of each pair
     names = {module: name for name, module in model.named_modules()}
     pairs = reads.find_pairs()
     for conv, norm in pairs:
@@ -186,13 +189,14 @@ class _Reads(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reads: Counter[int] = Counter()
-        self.calls: Counter[nn.Module] = Counter()
-        self.makers: dict[int, nn.Conv2d] = {}
-        self.inputs: list[tuple[nn.BatchNorm2d, int]] = []
-        self.alive: list[Tensor] = []  # so that no other tensor takes its id
+        self.reads: Counter[int] = Counter()  # by id of a tensor: how often it was an argument
+        self.calls: Counter[nn.Module] = Counter()  # how often a module ran
+        self.makers: dict[int, nn.Conv2d] = {}  # by id of a tensor: the convolution that made it
+        self.inputs: list[tuple[nn.BatchNorm2d, int]] = []  # norms, with the id of what they read
+        self.alive: list[Tensor] = []  # all tensors, so that none takes the id of another
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call `func`, and count a read of each tensor argument if the result has tensors."""
         result = func(*args, **(kwargs or {}))
         arguments, results = (
             {id(leaf): leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
@@ -204,7 +208,7 @@ class _Reads(TorchFunctionMode):
         return result
 
     def record_call(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Note which tensor a convolution made, or a norm read; a forward hook."""
+        """Note which tensor a convolution made or a norm read, by its id; a forward hook."""
         self.calls[module] += 1
         if isinstance(module, nn.Conv2d):
             self.makers[id(output)] = module
@@ -212,14 +216,15 @@ class _Reads(TorchFunctionMode):
             self.inputs.append((module, id(inputs[0])))
 
     def find_pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-        """Return the convolutions that can be folded, with their norms."""
+        """Return each convolution with the norm after it, if the norm can be folded into it."""
         pairs = []
         for norm, tensor in self.inputs:
+            # skip a norm that follows no convolution, or one whose output is read elsewhere too
             conv = self.makers.get(tensor)
             if conv is None or norm.running_mean is None or self.reads[tensor] != 1:
                 continue
             once = self.calls[norm] == self.calls[conv] == 1
-            # it convolves with its weight as it is, padding with zeros or not at all
+            # the convolution uses its weight as it is, and pads with zeros or not at all
             is_plain = type(conv) is nn.Conv2d or _is_same(conv)
             pads_zeros = conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
             if once and is_plain and pads_zeros:

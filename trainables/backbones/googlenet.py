@@ -32,7 +32,8 @@ class GoogLeNet(OwnModel):
     )
 
     def __init__(self) -> None:
-        from torchvision.models import googlenet  # alone it takes a second
+        """Take the layers of torchvision's GoogLeNet, and leave out its classifiers."""
+        from torchvision.models import googlenet  # imported here, because it takes a second
 
         super().__init__()
         source = googlenet(weights=None, aux_logits=False, init_weights=True)
@@ -40,7 +41,7 @@ class GoogLeNet(OwnModel):
             self.add_module(name, source.get_submodule(name))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
+        """Map [B, 3, S, S] → [B, 1024, s, s], s = S/32; inception blocks may be checkpointed."""
         for name in _LAYERS:
             layer = self.get_submodule(name)
             is_block = name.startswith("inception")

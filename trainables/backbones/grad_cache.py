@@ -69,29 +69,31 @@ class GradCacheRunner:
         checkpointed: bool,
         group: Group = ALONE,
     ) -> None:
+        """Keep what a step needs; most: images in a pass, rest: what trains beside the backbone."""
         self._compute, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
         self._divided: _SplitBatch | None = None
 
     def compute_features(self, inputs: Tensor) -> Tensor:
-        """Return the features [B, F] of inputs [B, ...].
+        """Return the features [B, F] of inputs [B, ...], computed in parts or by several processes.
 
-        For a divided batch they are a leaf, whose gradient `backward` passes to the backbone.
+        Features of a divided batch are a leaf, whose gradient `backward` passes to the backbone.
         """
         self._divided = None
         if self.backbone is None:
             return self._compute(inputs)
-        shard = self.group.local_shard(inputs)
+        shard = self.group.local_shard(inputs)  # this process's images
         parts = torch.split(shard, self.most or len(shard))
-        if len(parts[0]) == len(inputs):
+        if len(parts[0]) == len(inputs):  # nothing to divide
             return self._compute(inputs)
         at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
-        # The plan checked the model as it is built; here it is as it trains.
+        # Planning checked this for the model as built; training may have changed its mode.
         for norm in find_batch_norms(self.backbone):
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
                 fault = f"a batch cannot be divided with {type(norm).__name__} in training"
                 remedy = "Set backbone.freeze_bn: true, or leave out micro_batch and processes"
                 raise ConfigError("training", f"{fault}. {remedy}.")
+        # keep the graph of a single part; others are computed again in `backward`
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._compute(part) for part in parts])
         gathered = self.group.all_gather(features, len(inputs))
@@ -100,7 +102,7 @@ class GradCacheRunner:
         return gathered.requires_grad_(trains)
 
     def backward(self, loss: Tensor) -> None:
-        """Compute all gradients for the last features; they are the same in every process."""
+        """Compute all gradients of a loss on the last features; parts without graph pass again."""
         divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
@@ -108,10 +110,10 @@ class GradCacheRunner:
             loss.backward()  # type: ignore[no-untyped-call]
             if divided is None or self.backbone is None:
                 return
-            # Alike but for kernels that add in no fixed order; so they stay alike.
+            # They differ between processes by rounding; take those of one process for all.
             self.group.broadcast_(_collect_gradients(self.rest))
             if divided.features.grad is None:
-                return  # a held backbone, or a loss that no feature reaches
+                return  # the backbone does not train, or the loss ignores the features
             shard = self.group.local_shard(divided.features.grad)
             if divided.graph is not None:
                 divided.graph.backward(shard)  # type: ignore[no-untyped-call]
@@ -122,7 +124,7 @@ class GradCacheRunner:
         self.group.all_reduce_(_collect_gradients(self.backbone))
 
     def describe_rounding(self) -> dict[str, int | bool]:
-        """Return the settings by which results are rounded otherwise than in one plain pass."""
+        """Return the settings, by name, that make rounding differ from one undivided pass."""
         settings = {
             "micro_batch": self.most,
             "checkpointing": self.checkpointed or None,

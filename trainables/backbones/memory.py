@@ -25,7 +25,7 @@ from trainables.backbones.timm_models import build_on_meta
 from trainables.errors import ConfigError
 
 
-@lru_cache(maxsize=64)  # a plan asks it for each of its trials
+@lru_cache(maxsize=64)  # a plan calls this for each of its trials
 def check_checkpointing(name: str) -> None:
     """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
     try:
@@ -33,7 +33,7 @@ def check_checkpointing(name: str) -> None:
     except (AssertionError, AttributeError):  # timm's ways to say so
         raise ConfigError(
             "training.checkpointing",
-            f"the backbone {name} does not support it; timm's models with set_grad_checkpointing "
+            f"the backbone {name} does not allow it; timm's models with set_grad_checkpointing "
             f"and {', '.join(BACKBONES)} do. Leave it out, or give training.micro_batch.",
         ) from None
 
@@ -47,14 +47,14 @@ def check_parts(
     option: str = "training.micro_batch",
     exchanged: bool | None = None,
 ) -> None:
-    """Refuse a batch in parts where an image's features depend on others of its batch, or on draws.
+    """Refuse to divide batches of a backbone whose features depend on other images or random draws.
 
     Args:
-        name, freeze_bn: of `backbone`. option: that asks for it.
-        exchanged: parts are of processes that each have a GPU, where `synchronise` will do; False:
-            of processes without; None: of one process, one after another.
+        name, freeze_bn: of `backbone`. option: the option that divides the batch, for the error.
+        exchanged: None: one process passes the parts one after another. Otherwise each process has
+            a part, True: on its own GPU, where SyncBatchNorm shares statistics; False: on a CPU.
     """
-    prefix = f"it cannot divide batches of backbone {name},"
+    prefix = f"batches of the backbone {name} cannot be divided,"
     model = build_on_meta(name, image_size).train()
     norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
@@ -67,6 +67,7 @@ def check_parts(
         if exchanged is False and all(map(_can_exchange, norms)):
             remedy += ", or give each process a GPU (resources.gpus)"
         raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
+    # record which operations of a pass draw random numbers
     with torch.device("meta"), torch.no_grad(), _Draws() as draws:
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
@@ -78,20 +79,17 @@ def check_parts(
 
 def find_batch_norms(model: nn.Module) -> list[nn.Module]:
     """Return the norms that are in training mode and compute statistics of the batch."""
-    return [
-        module for module in model.modules() if isinstance(module, _NormBase) and module.training
-    ]
+    return [norm for norm in model.modules() if isinstance(norm, _NormBase) and norm.training]
 
 
 def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
-    """Let BatchNorm that trains compute its statistics of the batches of all processes, in place.
+    """Replace a model's BatchNorms by SyncBatchNorm, with statistics over all processes' batches.
 
-    timm makes torch's SyncBatchNorm of its norms with an activation, too, with the same tensors
-    under the same names. It exchanges in each pass, so that all processes pass alike, and computes
-    on GPUs alone.
+    timm's conversion includes norms with an activation, and keeps tensors and their names. The
+    norms exchange statistics in each pass, so all processes must pass alike, and run only on GPUs.
 
     Args:
-        model: that holds norms, itself none. processes: torch's group of them.
+        model: it contains the norms, and is none itself. processes: torch's process group.
     """
     from timm.layers import convert_sync_batchnorm
 
@@ -108,9 +106,9 @@ def _can_exchange(norm: nn.Module) -> bool:
 
 @contextmanager
 def hold_running_statistics(model: nn.Module) -> Iterator[None]:
-    """Keep running statistics unchanged while checkpointed blocks are computed again."""
+    """Keep BatchNorms' running statistics while checkpointed blocks run again in `backward`."""
     originals = [(norm, dict(norm._buffers)) for norm in find_batch_norms(model)]
-    for norm, buffers in originals:  # whoever computes anew writes on copies
+    for norm, buffers in originals:  # blocks that run again update copies
         copies = {n: None if buffer is None else buffer.clone() for n, buffer in buffers.items()}
         norm._buffers.update(copies)
     try:
@@ -130,6 +128,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        """Call the operation `func`, and record its name if it draws random numbers."""
         if torch.Tag.nondeterministic_seeded in func.tags:
             self.operations.add(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))

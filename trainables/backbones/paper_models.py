@@ -30,7 +30,7 @@ PAPER_BACKBONES = (
 
 
 def list_backbones() -> str:
-    """Return a table of the papers' backbones, and the weights files of models that timm lacks."""
+    """Return a text: the papers' backbones, whether their weights are here, and files to fetch."""
     rows = [("backbone.name", "backbone.weights", "weights", "used in")]
     for name, weights, papers in PAPER_BACKBONES:
         if weights == "none":

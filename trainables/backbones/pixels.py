@@ -25,7 +25,7 @@ class Pixels:
     maximum: Literal[1, 255] = 1
 
     def to_rgb_statistics(self) -> tuple[Triple, Triple]:
-        """Return mean and std of pixels in [0, 1], in the order red, green, blue."""
+        """Return mean and std as of pixels in [0, 1], in the order red, green, blue."""
         step = -1 if self.channels == "bgr" else 1
         mean, std = (
             tuple(value / self.maximum for value in values[::step])
@@ -38,9 +38,9 @@ IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels:
-    """Return the configured pixel statistics; the model's replace those that are not set."""
+    """Return mean, std, range and channel order that the spec sets; `stated` gives the others."""
     maximum = config.pixel_max or stated.maximum
-    # The model's own numbers, where they are not replaced, mean the same in another range.
+    # the model's own mean and std are brought to the configured range
     factor = 1 if maximum == stated.maximum else maximum / stated.maximum
     mean = config.mean or tuple(value * factor for value in stated.mean)
     std = config.std or tuple(value * factor for value in stated.std)
@@ -49,6 +49,6 @@ def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels
         raise ConfigError(
             "backbone.mean",
             f"{list(mean)} cannot be of pixels from 0 to {maximum}. Give backbone.pixel_max: "
-            f"{other} if they are of pixels from 0 to {other}",
+            f"{other} if the pixels are from 0 to {other}.",
         )
     return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ class Bottleneck(nn.Module):
     """inputs → 4 · width maps."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
+        """Build BN · 1×1 · BN · 3×3 · BN · 1×1 · BN; a stride of 2 halves the map."""
         super().__init__()
         self.bn1 = nn.BatchNorm2d(inputs)
         self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
@@ -38,6 +39,7 @@ class Bottleneck(nn.Module):
         self.stride = stride
 
     def forward(self, maps: Tensor) -> Tensor:
+        """Return the convolutions' output plus the input, averaged by `stride` and zero-padded."""
         out: Tensor = self.conv1(self.bn1(maps))
         out = self.conv2(F.relu(self.bn2(out)))
         out = self.bn4(self.conv3(F.relu(self.bn3(out))))
@@ -55,6 +57,7 @@ class PyramidNet200(OwnModel):
     FILE = "IDML trains it on CIFAR from random values: weights: none"
 
     def __init__(self) -> None:
+        """Build three stages of 22 blocks, each block wider by 240/66 than the one before it."""
         super().__init__()
         blocks = (DEPTH - 2) // 9
         self.conv1 = nn.Conv2d(3, FIRST, 3, padding=1, bias=False)
@@ -70,12 +73,12 @@ class PyramidNet200(OwnModel):
             self.add_module(f"layer{stage}", nn.Sequential(*layers))
         self.bn_final = nn.BatchNorm2d(inputs)
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):  # He et al. 2015, by what goes out
+            if isinstance(module, nn.Conv2d):  # He et al. 2015, mode fan_out
                 fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
                 nn.init.normal_(module.weight, 0, math.sqrt(2 / fan_out))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] → [B, 1024, s, s]."""
+        """Map images [B, 3, S, S] to maps [B, 1024, s, s], s = S/4; blocks may be checkpointed."""
         maps = self.bn1(self.conv1(images))
         for stage in (1, 2, 3):
             for block in getattr(self, f"layer{stage}"):

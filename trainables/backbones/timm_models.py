@@ -20,7 +20,7 @@ SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
 def import_timm() -> Any:
-    """Import timm and return it; ConfigError where it or one of its libraries is broken."""
+    """Return the module timm, imported on demand; ConfigError if it or its libraries are broken."""
     try:
         return import_module("timm")
     except (ImportError, OSError, RuntimeError) as error:
@@ -35,7 +35,7 @@ def extract_first_line(error: Exception) -> str:
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError where neither timm nor we have such a model."""
+    """Refuse the name of a model that neither timm nor `BACKBONES` has; suggest similar names."""
     timm = import_timm()
     if name in BACKBONES or timm.is_model(name.split(".", 1)[0]):
         return
@@ -43,14 +43,14 @@ def check_name(name: str) -> None:
     raise ConfigError(
         "backbone.name",
         f"{name!r} is neither a model of timm nor one of {', '.join(BACKBONES)}. "
-        + (f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()"),
+        + (f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()."),
     )
 
 
 def create_model(
     name: str, image_size: int | None = None, *, pretrained: bool = False
 ) -> nn.Module:
-    """Return timm's model without its classifier. image_size: None where it does not matter."""
+    """Return timm's model without its classifier, built for `image_size` if its size is fixed."""
     timm = import_timm()
     check_name(name)
     # position embeddings and windows of some models are built for one size
@@ -68,7 +68,7 @@ def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
 
 
 def download_model(name: str, image_size: int | None = None) -> nn.Module:
-    """Return a model with timm's own weights, which it downloads where its cache lacks them."""
+    """Return a model with timm's weights, downloaded if timm's cache lacks them."""
     try:
         return create_model(name, image_size, pretrained=True)
     except ConfigError:
@@ -83,12 +83,13 @@ def download_model(name: str, image_size: int | None = None) -> nn.Module:
 
 
 def has_download(name: str) -> bool:
-    """Return whether timm has a model's weights without a download, as it looks for them itself."""
+    """Return whether a model's weights are where timm looks for them before it downloads them."""
     timm = import_timm()
     check_name(name)
     settings = timm.models.get_pretrained_cfg(name)
     if settings is None:
         return False
+    # timm takes a file, else the Hugging Face hub's cache, else torch.hub's
     if settings.file:
         return Path(settings.file).exists()
     if settings.hf_hub_id:

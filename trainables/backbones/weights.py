@@ -39,7 +39,7 @@ PACKAGED_MEAN_STD = 0.5
 
 
 def compute_weights_identity(config: BackboneConfig) -> str:
-    """Return what decides the weights, without the model: a hash, or version and name."""
+    """Return a text that changes with the weights: a SHA-256, or library, version and model."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
     if config.weights == "none":
@@ -50,9 +50,9 @@ def compute_weights_identity(config: BackboneConfig) -> str:
 
 
 def check_route(config: BackboneConfig) -> None:
-    """Refuse a source without weights of this model, and a word that names neither source nor file.
+    """Refuse `backbone.weights` if that source has none for the model, or is no source and no file.
 
-    The remedy names the source of the model's usual weights.
+    The error names the source of the model's usual weights.
     """
     own = BACKBONES.get(config.name)
     if own is not None:
@@ -69,7 +69,7 @@ def check_route(config: BackboneConfig) -> None:
         raise ConfigError(
             OPTION,
             f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
-            f"pretrained ones; it takes {KNOWN}.",
+            f"pretrained ones; the option takes {KNOWN}.",
         )
 
 
@@ -83,14 +83,14 @@ def load_weights(
 
     Args:
         classifier: name prefixes of the tensors that a file may hold beyond the model's.
-        convert: a file's tensors as the model has them.
+        convert: turns a file's tensors into those that the model expects.
     """
     packaged = config.weights == "packaged"
     path = locate_packaged_file() if packaged else locate_file(config)
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
     tensors = _read_tensors(path)
     if packaged:
-        # The file, which its SHA-256 fixes, has timm's order and a classifier.
+        # The packaged file has the tensors in timm's order, with other names, and a classifier.
         values = [value for name, value in tensors.items() if not name.startswith("_fc.")]
         tensors = dict(zip(model.state_dict(), values, strict=True))
     load_tensors_into(model, convert(tensors), tuple(classifier), str(path), config.name)
@@ -111,7 +111,7 @@ def _find_torchvision_url(name: str) -> str:
 
 
 def download_torchvision(name: str) -> dict[str, Tensor]:
-    """Return torchvision's tensors, fetched where torch.hub's cache lacks them."""
+    """Return the weights of torchvision's model, downloaded if torch.hub's cache lacks them."""
     try:
         tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
             _find_torchvision_url(name), map_location="cpu", check_hash=True, weights_only=True
@@ -143,7 +143,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
     except OSError as error:
         raise ConfigError(
             OPTION,
-            f"{path}: {error.strerror}; it takes {KNOWN}. `ablate backbones` names files that fit.",
+            f"{path}: {error.strerror}. Give {KNOWN}; `ablate backbones` names files that fit.",
         ) from error
     if expected is None:
         fault = f"give the SHA-256 of the weights file. If you trust {path}, it is {digest}."
@@ -154,7 +154,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
 
 
 def describe_missing_weights(config: BackboneConfig) -> str | None:
-    """Name the weights that this machine lacks; None: they are here."""
+    """Return in words which weights this machine lacks; None: they are here."""
     if config.weights == "timm":
         return None if has_download(config.name) else f"timm's file of {config.name}"
     if config.weights == "torchvision":
@@ -167,7 +167,7 @@ def describe_missing_weights(config: BackboneConfig) -> str | None:
 
 
 def fetch_weights(config: BackboneConfig) -> None:
-    """Download the configured weights, or raise ConfigError."""
+    """Download the configured weights into the cache, or check the digest of a configured file."""
     if config.weights == "timm":
         download_model(config.name)
     elif config.weights == "torchvision":
@@ -178,14 +178,14 @@ def fetch_weights(config: BackboneConfig) -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the named tensors of a weights file, also of a checkpoint that contains them."""
+    """Return a weights file's tensors by name, also from inside a checkpoint; run no code in it."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             loaded: Any = load_file(path)
         else:
-            with warnings.catch_warnings(action="ignore"):  # of the pickle's age; it is refused
+            with warnings.catch_warnings(action="ignore"):  # about old pickles
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
@@ -209,14 +209,15 @@ def load_tensors_into(
     source: str,
     name: str,
 ) -> None:
-    """Give the model `name` the tensors of its names, which come from the file `source`.
+    """Load the tensors of the file `source` into the model called `name`; refuse what does not fit.
 
     Args:
-        classifier: name prefixes of the tensors that may be there beyond the model's.
+        classifier: name prefixes of tensors that may be in `tensors` and not in the model.
     """
     state = model.state_dict()
     needed = [key for key in state if not key.endswith("num_batches_tracked")]
     beyond = tuple(f"{prefix}." for prefix in classifier)
+    # differences of names and shapes, by the words that state them
     faults = {
         "lacks": [key for key in needed if key not in tensors],
         "has others,": [key for key in tensors if key not in state and not key.startswith(beyond)],
