@@ -50,21 +50,18 @@ class SplitConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_parts(self) -> "SplitConfig":
-        """Check that `part` and `parts` fit each other and the protocol."""
+        """Check `part` and `parts`, by which one of several parts of the test classes is tested."""
         if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
-            raise ValueError(
-                f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
-            )
+            fault = f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
+            raise ValueError(fault)
         if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
-            fault = 'it does not fit "by: images" and protocol "paper"'
-            raise ConfigError(
-                "parts", f"{fault}, because it needs validation classes. Leave it out."
-            )
+            fault = 'parts do not fit "by: images" and protocol "paper"'
+            raise ConfigError("parts", f"{fault}: they need validation classes. Leave parts out.")
         return self
 
     @model_validator(mode="after")
     def check_folds(self) -> "SplitConfig":
-        """Check that `fold` and `folds` fit each other and the protocol."""
+        """Check `fold` and `folds`, by which block `fold` of the training classes validates."""
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
             fault = f"{getattr(self, key)} divides classes, but this trial splits images"
@@ -107,9 +104,9 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_crop_options(self) -> "AugmentConfig":
-        """Check ranges, and refuse options of a crop that `resize` or `pad` replaces."""
+        """Check crop_scale and crop_ratio; refuse them where `resize` or `pad` replaces them."""
         if self.resize and self.pad:
-            fault = f"{self.pad} does not fit data.augment.resize. Leave one of them out."
+            fault = f"pad {self.pad} does not fit data.augment.resize. Leave one of them out."
             raise ConfigError("pad", fault)
         fixed_crop = "resize" if self.resize else "pad" if self.pad else None
         for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
@@ -117,6 +114,7 @@ class AugmentConfig(ComponentConfig):
             if not 0 < low <= high <= most:
                 fault = f"{name} must be 0 < low <= high <= {most}, not {low:g} and {high:g}"
                 raise ValueError(fault)
+            # then they must have their defaults
             if fixed_crop and (low, high) != type(self).model_fields[name].default:
                 fault = f"[{low:g}, {high:g}] has no effect with data.augment.{fixed_crop}"
                 remedy = "whose crops have a fixed size. Leave one of them out."
@@ -160,57 +158,56 @@ class DataConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_stored_side(self) -> "DataConfig":
-        """Check that images are stored at least as large as training and evaluation need."""
+        """Refuse sides at which images are stored or resized that are too small, or have no use."""
         resize = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", resize)):
             if side and side < self.image_size:
-                fault = f"{side} is less than data.image_size, {self.image_size}, which is cut out"
+                fault = f"side {side} is less than data.image_size {self.image_size} to cut out"
                 raise ConfigError(name, f"{fault}. Raise it, or lower image_size.")
-        if self.drawings:
+        if self.drawings:  # these are stored as they are
             for name, off in (("stored_side", None), ("store", "auto")):
                 if (value := getattr(self, name)) != off:
                     fault = f"{value} is for photographs, and {self.name} are drawings"
                     raise ConfigError(name, f"{fault}. Leave it out.")
             return self
+        # photographs must be stored at least as large as training and evaluation need
         needed = max(self.eval_side, resize)
         if isinstance(self.stored_side, int) and self.stored_side < needed:
-            fault = f"{self.stored_side} is less than {needed}, to which images are resized"
+            fault = f"side {self.stored_side} is less than {needed}, to which images are resized"
             raise ConfigError("stored_side", f"{fault}. Raise it, or leave it out.")
         if self.stored_short_side is not None and resize > self.stored_short_side:
-            fault = (
-                f"{resize} is more than {self.stored_short_side}, the side of stored photographs"
-            )
+            fault = f"side {resize} is more than {self.stored_short_side}, that of stored images"
             remedy = f"Lower it, or give data.stored_side: {resize}."
             raise ConfigError("augment.resize", f"{fault}. {remedy}")
         return self
 
     @property
     def drawings(self) -> bool:
-        """Whether the images are squares of one size, which evaluation does not crop."""
+        """Return whether all images are squares of one size, which evaluation does not crop."""
         return self.name in EMBEDDED
 
     @property
     def eval_side(self) -> int:
-        """Short side to which evaluation resizes photographs."""
+        """Return the short side to which evaluation resizes photographs."""
         return self.eval_resize or round(self.image_size * 256 / 224)
 
     @property
     def stored_short_side(self) -> int | None:
-        """Short side at which photographs are stored; None stores the file's size."""
+        """Return the short side at which photographs are stored; None: that of their files."""
         return None if self.stored_side == "original" else self.stored_side or self.eval_side
 
     @property
     def may_resample(self) -> bool:
-        """Whether evaluation may have to resize the stored images."""
+        """Return whether evaluation may have to resize the stored images."""
         return self.eval_resize is not None or self.stored_side is not None
 
     @property
     def uses_antialiasing(self) -> bool:
-        """Whether training or evaluation may resize images with antialiasing."""
+        """Return whether training or evaluation may resize images with antialiasing."""
         augment = self.augment
         return self.may_resample or augment.interpolation is not None or augment.resize is not None
 
     @property
     def images(self) -> str:
-        """Cache key of decoded images, which splits and augmentation do not change."""
+        """Return a key of the decoded images, which splits and augmentation do not change."""
         return self.model_dump_json(exclude={"split", "augment"})

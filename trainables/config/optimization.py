@@ -42,7 +42,7 @@ class WeightDecays(ComponentConfig):
 
     @property
     def by_role(self) -> dict[Role, float]:
-        """The weight decays that are set."""
+        """Return the weight decays that are set, by role."""
         return {role: value for role in ROLES if (value := getattr(self, role)) is not None}
 
 
@@ -75,13 +75,13 @@ class OptimizerConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_sgd_options(self) -> "OptimizerConfig":
-        """Refuse options of SGD's momentum without it."""
+        """Refuse nesterov and dampening unless SGD runs with a momentum, and both at once."""
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
-                fault = f"{self.name} with a momentum of {self.momentum:g} does not use it"
+                fault = f"{self.name} with a momentum of {self.momentum:g} does not use {name}"
                 raise ConfigError(name, f"{fault}. Leave it out, or take sgd with a momentum.")
         if self.nesterov and self.dampening is not None:
-            raise ConfigError("nesterov", "it excludes dampening. Leave one of them out.")
+            raise ConfigError("nesterov", "nesterov excludes dampening. Leave one of them out.")
         return self
 
     def get_weight_decay(self, role: Role) -> float:
@@ -118,7 +118,7 @@ class ScheduleConfig(ComponentConfig):
     @field_validator("warmup_hold")
     @classmethod
     def normalize_warmup_holds(cls, value: tuple[Role, ...] | None) -> tuple[Role, ...] | None:
-        """Store the default as None and other roles in a fixed order, for equal ids."""
+        """Store the default as None, others in a fixed order, so that equal trials share an id."""
         if value is None or set(value) == set(HELD):
             return None
         return tuple(role for role in ROLES if role in value)
@@ -128,13 +128,13 @@ class ScheduleConfig(ComponentConfig):
         """Refuse options that this schedule does not use."""
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
-            fault = f"{milestones} do not fit schedule.name: {self.name}"
+            fault = f"milestones {milestones} do not fit schedule.name: {self.name}"
             raise ConfigError("milestones", f"{fault}. Give some for multi_step, and only for it.")
         if milestones != sorted(set(milestones)):
-            fault = f"{milestones} do not rise. Give each epoch once, in rising order."
+            fault = f"milestones {milestones} do not rise. Give each epoch once, in rising order."
             raise ConfigError("milestones", fault)
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            fault = f"{self.name} does not use it, only step and multi_step do. Leave it out."
+            fault = f"only step and multi_step use it, {self.name} does not. Leave it out."
             raise ConfigError("counted_from", fault)
         if self.warmup_hold is not None and self.warmup_epochs == 0:
             fault = f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up"
@@ -143,5 +143,5 @@ class ScheduleConfig(ComponentConfig):
 
     @property
     def held_roles(self) -> tuple[Role, ...]:
-        """The roles that do not train in the warm-up."""
+        """Return the roles that do not train in the warm-up."""
         return HELD if self.warmup_hold is None else self.warmup_hold

@@ -28,20 +28,22 @@ def range_between(low: float, high: float, source: str) -> dict[str, Any]:
 
 
 def list_default_axes(config: type[BaseModel], above: str) -> dict[str, dict[str, Any]]:
-    """Return the axes that the fields of a configuration state, by path.
+    """Return the search ranges (axes) that the fields of a configuration state, by dotted path.
 
     Args:
         config: the configuration, with nested ones.
-        above: path of the configuration in a trial, as `method`.
+        above: path of the configuration in a trial, such as "method".
     """
     return dict(_iterate_axes(config, above))
 
 
 def _iterate_axes(config: type[BaseModel], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield path and search range of each field that states one, in nested models too."""
     for name, info in config.model_fields.items():
         path, extra = f"{above}.{info.alias or name}", info.json_schema_extra
         if isinstance(extra, dict) and AXIS in extra:
             yield path, dict(extra[AXIS])  # type: ignore[arg-type]
+        # leave out components, which state ranges of their own
         inner = info.annotation
         is_component = any(isinstance(mark, FromRegistry) for mark in info.metadata)
         if isinstance(inner, type) and issubclass(inner, BaseModel) and not is_component:

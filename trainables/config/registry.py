@@ -52,12 +52,12 @@ class Strict(BaseModel):
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and _is_number_field(cls, key):
                 text = str(value).lower() if isinstance(value, bool) else "true or false in it"
-                raise ConfigError(str(key), f"it must be a number, not {text}. Write it in digits.")
+                raise ConfigError(str(key), f"{key} must be a number, not {text}. Write digits.")
         return data
 
 
 def _is_number_field(model: type[BaseModel], key: str) -> bool:
-    """Return whether a field takes numbers and no booleans."""
+    """Return whether the model's field `key` takes numbers and no booleans, by its annotation."""
     for name, info in model.model_fields.items():
         if key == (info.alias or name):
             types = set(re.findall(r"\w+", str(info.annotation)))
@@ -113,9 +113,10 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers a component; refuse a second one with its name."""
+        """Return a decorator that registers a component as `name`; refuse another of that name."""
 
         def add(component: T) -> T:
+            """Register and return a component; refuse a taken name, and hooks of older versions."""
             other = self._components.get(name)
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
@@ -133,7 +134,7 @@ class Registry(Generic[T]):
         return add
 
     def load(self) -> None:
-        """Import all modules and entry points, once."""
+        """Import all modules and entry points that register components, on the first call only."""
         if self._loaded:
             return
         self._loaded = True
@@ -144,6 +145,7 @@ class Registry(Generic[T]):
         entries = load_entry_points().select(group=f"ablate.{self.name}")
         for entry in sorted(entries, key=lambda entry: str(entry.name)):
             target = entry.load()
+            # a module that registered components itself needs no adaptation
             registers = isinstance(target, ModuleType) and any(
                 f"{component.__module__}.".startswith(f"{target.__name__}.")
                 for component in self._components.values()
@@ -161,7 +163,7 @@ class Registry(Generic[T]):
         return self._components.get(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over names: first those of listed modules, in that order, then others sorted."""
+        """Iterate over names: first those of the listed modules, in order, then others sorted."""
         self.load()
         modules = {name: component.__module__ for name, component in self._components.items()}
         first = [name for name, module in modules.items() if module in self._modules]
@@ -205,15 +207,16 @@ class FromRegistry:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
+        """Return pydantic's schema: the `Config` of a registered class, by `name` or default."""
         choices = {
             name: handler.generate_schema(self.registry[name].Config) for name in self.registry
         }
         union = core_schema.tagged_union_schema(choices=choices, discriminator=self.discriminator)
         if self.default is None:
             return union
-        return core_schema.no_info_before_validator_function(self._normalize_named, union)
+        return core_schema.no_info_before_validator_function(self._add_default_name, union)
 
-    def _normalize_named(self, value: Any) -> Any:
+    def _add_default_name(self, value: Any) -> Any:
         return {"name": self.default, **value} if isinstance(value, Mapping) else value
 
     def __get_pydantic_json_schema__(

@@ -57,9 +57,8 @@ class TrainingConfig(ComponentConfig):
     def check_whole_classes(self) -> "TrainingConfig":
         """Check that a batch has the same number of images of each class."""
         if self.batch_size % self.per_class:
-            raise ValueError(
-                f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
-            )
+            fault = f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
+            raise ValueError(fault)
         return self
 
 

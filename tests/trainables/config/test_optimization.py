@@ -22,8 +22,8 @@ def trial(**sections: Any) -> TrialConfig:
 @pytest.mark.parametrize(
     ("config", "given", "words"),
     [
-        (OptimizerConfig, {"nesterov": True}, "adamw with a momentum of 0.9 does not use it"),
-        (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: it excludes"),
+        (OptimizerConfig, {"nesterov": True}, "adamw with a momentum of 0.9 does not use nesterov"),
+        (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: nesterov excludes"),
         (OptimizerConfig, {"betas": (0.9, 1.5)}, "betas"),
         (OptimizerConfig, {"betas": (-0.1, 0.9)}, "betas"),
         (
@@ -35,7 +35,7 @@ def trial(**sections: Any) -> TrialConfig:
         (
             ScheduleConfig,
             {"name": "cosine", "counted_from": "start"},
-            "counted_from: cosine does not use it",
+            "counted_from: only step and multi_step use it, cosine does not",
         ),
         (
             ScheduleConfig,
