@@ -50,7 +50,7 @@ def compute_weights_identity(config: BackboneConfig) -> str:
 
 
 def check_route(config: BackboneConfig) -> None:
-    """Refuse `backbone.weights` if that source has none for the model, or is no source and no file.
+    """Refuse `backbone.weights` that is a source without weights of the model, or no file path.
 
     The error names the source of the model's usual weights.
     """

@@ -73,7 +73,7 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Turn a CacheError into a ConfigError, which ends a run instead of trying again."""
+    """Turn a CacheError into a ConfigError: nothing can go on, and the run ends without retries."""
     try:
         yield
     except CacheError as error:

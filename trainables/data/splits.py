@@ -168,7 +168,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
 
 def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     """Count the classes that train, validate and are tested, of a set without official division."""
-    if config.by == "images":
+    if config.by == "images":  # each split has images of all classes
         return classes, 0 if config.protocol == "paper" else classes, classes
     train, val, test = _divide_class_names([str(number) for number in range(classes)], config)
     return len(train), len(val), len(test)
@@ -178,7 +178,7 @@ def _divide_class_names(
     names: list[str], config: SplitConfig
 ) -> tuple[list[str], list[str], list[str]]:
     """Return training, validation and test classes of a data set without official division."""
-    # keep=2: two classes are left to train, so that one of them can still be held out
+    # keep=2: two classes are left to train, so that one of them can be held out for validation
     train, test = _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
     train, val = _split_validation_classes(train, config)
     if config.parts is not None and config.part is not None:
