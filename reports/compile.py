@@ -88,21 +88,21 @@ def compile_report(
     except MlflowException as error:
         reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreUnavailable(
-            f"{redact_uri(tracking_uri)}: the store does not answer ({reason[:300]})."
+            f"The MLflow store {redact_uri(tracking_uri)} does not answer ({reason[:300]})."
         ) from error
 
 
 def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: bool) -> Report:
     """Write all files of a report into a folder, and log them to the parent run if asked."""
     folder.mkdir(parents=True, exist_ok=True)
-    recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
+    recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})  # those that have begun
     # tables, verdicts and best configurations
     sources = build_source_sheet(frame, recipe)
     tables = _make_keys_distinct([*build_all(frame, recipe), *([sources] if sources else [])])
     verdicts = judge_tables(frame, tables)
     headline, forest_plot = summarize_verdicts(frame, verdicts), forest.draw_forest_plot(verdicts)
     best = _format_best_configs(frame, recipe)
-    texts = best | {"verdicts.json": format_verdicts(frame, verdicts)}
+    texts = best | {"verdicts.json": format_verdicts(frame, verdicts)}  # file name → its text
     for table in tables:
         texts |= _format_table_files(table)
     # figures
@@ -117,11 +117,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     saved = [(figure, figure.save_files(folder)) for figure in _make_keys_distinct(drawn)]
     paths = {path.name: path for _, files in saved for path in files.values()}
     drawings = [(figure, files["svg"]) for figure, files in saved]
-    plot = drawings.pop(0) if forest_plot else None
+    plot = drawings.pop(0) if forest_plot else None  # it stands beside the verdict
     judged = VerdictSection(headline, verdicts, plot, find_warnings(frame))
     # pages
     for figure, svg in drawings:
-        if figure.apart:
+        if figure.apart:  # it has a page of its own
             texts[f"{figure.key}.html"] = figures.render_figure_page(frame, figure, svg)
     texts["report.md"] = markdown.format_report(
         frame, tables, judged, [figure for figure, _ in drawings], best
@@ -145,7 +145,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
 def _format_table_files(table: AnyTable) -> dict[str, str]:
     """Return a table's CSV and LaTeX files by name."""
     texts = {f"{table.key}.csv": csv_table.to_csv(table)}
-    if table.key != SOURCES:  # hundreds of lines of words are no table of an article
+    if table.key != SOURCES:  # where settings come from: too many words for an article's table
         texts[f"{table.key}.tex"] = latex.format_latex(table)
     if isinstance(table, TableData):
         texts[f"{table.key}_plain.tex"] = latex.format_plain_latex(table)
@@ -153,9 +153,9 @@ def _format_table_files(table: AnyTable) -> dict[str, str]:
 
 
 def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return best configurations as YAML by file name: of the studies in `best`, else of all."""
+    """Return file name → a study's best configuration as YAML, for the studies in `best` or all."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
-    studies = recipe.best if frame.recipe.best else begun
+    studies = recipe.best if frame.recipe.best else begun  # `recipe` has begun studies only
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
     return {
         f"{name}.yaml": text
@@ -192,29 +192,29 @@ def _format_terminal_text(
         markup.format_plain_notes(notes),
     ]
     if best:
-        parts.append(f"Best configurations, as YAML that runs: {', '.join(best)}.\n")
+        parts.append(f"The best configurations are YAML files that run: {', '.join(best)}.\n")
     if studies := frame.studies_without_cells:
-        parts.append(f"Not begun, and not in the report: {', '.join(studies)}.\n")
+        parts.append(f"Studies that have not begun are not shown: {', '.join(studies)}.\n")
     return "\n".join(parts)
 
 
 def _log_report_artifacts(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
-    """Log the files as artifacts of a run, unless it has the same already."""
+    """Log a report's files as artifacts of a run, unless a tag says that it has the same files."""
     client = open_client(tracking_uri)
-    content = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, path in sorted(paths.items()):
-        content.update(name.encode() + b"\0" + path.read_bytes())
-    if client.get_run(run_id).data.tags.get(CONTENT_TAG) == content.hexdigest():
+        digest.update(name.encode() + b"\0" + path.read_bytes())
+    if client.get_run(run_id).data.tags.get(CONTENT_TAG) == digest.hexdigest():
         return
     for path in paths.values():
         client.log_artifact(run_id, str(path), "report")
-    client.set_tag(run_id, CONTENT_TAG, content.hexdigest())
+    client.set_tag(run_id, CONTENT_TAG, digest.hexdigest())
 
 
 def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSection) -> None:
-    """Set the verdict as the parent run's description, unless somebody has written one."""
-    present = parent.tags.get(DESCRIPTION_TAG, "")
+    """Set the verdict as the parent run's description in MLflow, unless a person wrote one."""
+    old_text = parent.tags.get(DESCRIPTION_TAG, "")
     page = build_run_path(parent.experiment_id, parent.run_id, "report/report.html")
     text = verdict.format_run_description(judged, page)
-    if present != text and (not present or present.startswith(verdict.TITLE)):
+    if old_text != text and (not old_text or old_text.startswith(verdict.TITLE)):
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)

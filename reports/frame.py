@@ -59,11 +59,13 @@ class Frame:
     """
 
     def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:
+        """Take the parent runs and the table of trials, and build the table of cells from them."""
         self._client = client
         self.parents = tuple(parents)
         self.trials = trials
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
         self.cells = _build_cells_table(self.parents, trials, self.metrics)
+        # (run id, metric) → (epoch, value) of the curves that were read
         self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     @property
@@ -91,11 +93,10 @@ class Frame:
     def select_study(self, name: str) -> pd.DataFrame:
         """Return the cells of a study in plan order, with a column for each coordinate.
 
-        Coordinates whose names equal a common column are in `coords` only. A row for the best cell
-        that is not neutral is left out if that cell is the best of all.
-
-        Raises:
-            ReportError: there is no such study.
+        Coordinates whose names equal a common column are in `coords` only. A row `<name>, not
+        neutral` (a method's best cell that does not switch it off) is left out if it repeats the
+        row `<name>`. In a study over class splits, the number of the split, which the runs record
+        as fold, is in `split`. An unknown study is a ReportError.
         """
         if name not in self.study_order:
             names = ", ".join(self.study_order)
@@ -129,16 +130,16 @@ class Frame:
         return str(self.document.get("objective") or "val/map_at_r")
 
     def get_objective(self, study: str) -> tuple[str, bool]:
-        """Return a study's first objective, and whether higher is better."""
+        """Return the metric of a study's first objective, and whether higher values are better."""
         objectives = self.get_declared_study(study).get("objectives")
         if not objectives:
             return self.main_objective, True
         return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
-        """Return `metric` after each epoch: run_id, epoch, value.
+        """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
 
-        An epoch that was logged twice, by a resumed trial, counts once.
+        Each curve is read once. An epoch that a resumed trial logged twice counts once.
         """
         import pandas as pd
 
@@ -152,7 +153,7 @@ class Frame:
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
-        """Return the data that a figure shows of a run's model, or None if there are none."""
+        """Return the data about a run's trained model that were logged for a figure, or None."""
         path = f"views/{name}.json"
         if path not in {file.path for file in self._client.list_artifacts(run_id, "views")}:
             return None
@@ -161,11 +162,7 @@ class Frame:
 
 
 def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
-    """Read a sweep from an MLflow store, with the runs of all its parents.
-
-    Raises:
-        ReportError: the store has no such sweep.
-    """
+    """Read all parent runs of a sweep and the runs of its trials; ReportError if it is unknown."""
     client = open_client(tracking_uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
@@ -181,20 +178,17 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
     # MLflow creates millions of objects for thousands of runs, which slow the garbage collector
     gc.disable()
     try:
-        children = [
-            run
-            for parent in parents
-            for run in search_runs(
-                client, [parent.experiment_id], f"tags.`{PARENT_TAG}` = '{parent.run_id}'"
-            )
-        ]
+        children: list[Any] = []
+        for parent in parents:
+            condition = f"tags.`{PARENT_TAG}` = '{parent.run_id}'"
+            children += search_runs(client, [parent.experiment_id], condition)
         return Frame(client, parents, _build_trial_rows(children))
     finally:
         gc.enable()
 
 
 def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested settings as parameters, dotted path → text."""
+    """Return nested settings as a flat dict: dotted path → the text, or the value as JSON."""
     flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value:
@@ -205,7 +199,7 @@ def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, s
 
 
 def _join_split_tag(tags: dict[str, str], name: str) -> str:
-    """Join a tag that the tracker has split into `name`, `name.1`, …"""
+    """Return the whole text of a tag that was too long and is split into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
     while f"{name}.{len(pieces)}" in tags:
         pieces.append(tags[f"{name}.{len(pieces)}"])
@@ -213,9 +207,9 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
 
 
 def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
-    """Return one row for each trial; of several runs the most complete one, then the oldest.
+    """Return one row for each trial; of a trial's runs the most complete counts, then the oldest.
 
-    The settings are the tag `ablate.config`, or the parameters in stores of older versions.
+    Settings are read from the tag `ablate.config`, or from parameters in stores of older versions.
     """
     import pandas as pd
 
@@ -241,8 +235,8 @@ def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
             for name, value in metric_values.items()
             if name.startswith(FINAL)
         }
-        old = rows.get(row["trial_id"])
-        if old is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[old["status"]]:
+        other_run = rows.get(row["trial_id"])
+        if other_run is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[other_run["status"]]:
             rows[row["trial_id"]] = row
     frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
     metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
@@ -250,7 +244,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
 
 
 def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
-    """Drop "best other cell" rows (`OTHER`) whose trials equal those of their neighbour."""
+    """Drop each cell `<name>, not neutral` that has the same trials as the cell `<name>`."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     duplicates = [
         cell
@@ -263,10 +257,10 @@ def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
 def _build_cells_table(
     parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]
 ) -> pd.DataFrame:
-    """Return a row for each planned cell at each seed and fold, in plan order."""
+    """Return a row per planned cell, seed and fold, with its trial's results, in plan order."""
     import pandas as pd
 
-    # cells that the parents planned or the trials name
+    # cells that the parent runs list as planned, and those that trials name in a tag
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
     cells = [cell for parent in parents for cell in parent.document.get("cells") or []]
     cells += [
@@ -278,14 +272,14 @@ def _build_cells_table(
     for cell in cells:
         key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
         planned.setdefault(key, cell)
-    # columns of their trials; only finished trials have metrics
-    columns: dict[str, dict[str, Any]] = {}
+    # status, run and metrics of each trial; only finished ones have metrics
+    results: dict[str, dict[str, Any]] = {}
     for trial_id, trial in by_trial.items():
         names = [*TRIAL_COLUMNS, *(metrics if trial["status"] == "done" else ())]
-        columns[trial_id] = {name: trial[name] for name in names}
+        results[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
     rows = [
-        {"fold": None, **cell, **columns.get(cell["trial_id"], missing)}
+        {"fold": None, **cell, **results.get(cell["trial_id"], missing)}
         for cell in planned.values()
     ]
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}

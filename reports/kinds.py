@@ -41,7 +41,7 @@ OWN: dict[Group, dict[str, str]] = {
 
 @cache
 def list_kinds(group: Group) -> dict[str, EntryPoint]:
-    """Return all kinds by name, this package's first."""
+    """Return name → entry point of all kinds of a group; this package's precede and win."""
     installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda entry: entry.name)
     own = [EntryPoint(name, target, f"ablate.{group}") for name, target in OWN[group].items()]
     kinds = {entry.name: entry for entry in own}

@@ -27,10 +27,9 @@ REFERENCE = re.compile(r"\n*^Notes? ([\d, ]+)\.$", re.MULTILINE)
 
 
 def extract_section(report: str, title: str) -> str:
-    """Return the section under `### title` of a report, with its numbered notes written out.
+    """Return the text under `### title` in a report, with its numbered notes written out.
 
-    Raises:
-        ReportError: there is no such title.
+    ReportError: the report has no such title.
     """
     match = re.search(
         rf"^### {re.escape(title)}\n+(.*?)(?=^##|\Z)", report, re.DOTALL | re.MULTILINE
@@ -43,16 +42,15 @@ def extract_section(report: str, title: str) -> str:
     if reference is None:
         return text
     notes = dict(NUMBERED.findall(NOTES.findall(report)[0]))
-    gap = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
+    blank_line = "\n" if "\n- " not in text else ""  # between the table and the first note
     items = "".join(f"\n- {notes[number]}" for number in reference[1].split(", "))
-    return f"{text[: reference.start()]}{gap}{items}{text[reference.end() :]}"
+    return f"{text[: reference.start()]}{blank_line}{items}{text[reference.end() :]}"
 
 
 def fill_block(readme: str, report: str) -> str:
-    """Return the Markdown file with the tables in the block of the report's sweep copied anew.
+    """Return a Markdown file with the report's tables in the block of the report's sweep.
 
-    Raises:
-        ReportError: there is no block for this sweep, or a title is not in the report.
+    ReportError: the file has no such block, or names a table that the report lacks.
     """
     head = dict(HEAD.findall(report))
     if lacking := {*HEADS} - {*head}:
@@ -90,7 +88,7 @@ def fill_block(readme: str, report: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Copy the tables of a report, and its verdicts, to a Markdown file."""
+    """Copy a report's tables into a Markdown file, and its verdicts into `verdicts/` beside it."""
     if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2

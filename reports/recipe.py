@@ -143,24 +143,25 @@ class Table(RecipePart):
 
     @model_validator(mode="after")
     def check_columns(self) -> Table:
-        """Refuse published columns of metrics that the table does not show."""
+        """Refuse published numbers of metrics that the table lacks, or one column for several."""
         if self.published is None:
             return self
-        mappings: dict[str, Collection[str]] = {"columns": self.published.columns}
-        mappings |= {
+        named: dict[str, Collection[str]] = {"columns": self.published.columns}  # option → metrics
+        named |= {
             f"rows.{cell}": rows
             for cell, rows in self.published.rows.items()
             if isinstance(rows, dict)
         }
-        for option, mapping in mappings.items():
-            if unknown := sorted({*mapping} - {*self.metrics}):
+        for option, metrics in named.items():
+            if unknown := sorted({*metrics} - {*self.metrics}):
                 raise ValueError(
-                    f"published.{option} names {unknown[0]}, which is not in metrics. Add it there."
+                    f"`published.{option}` names {unknown[0]}, which is not one of the table's "
+                    "`metrics`. Add it there."
                 )
         if self.published.column is not None and len(self.metrics) > 1:
             raise ValueError(
-                "published.column is of one metric, and the table has several. Write "
-                "`published.columns` ({metric: column})."
+                "`published.column` is for a table of one metric, but this table has several. "
+                "Write `published.columns` ({metric: column})."
             )
         return self
 
@@ -244,7 +245,8 @@ class Figure(Drawing):
     def check_installed(cls, kind: str) -> str:
         """Refuse a kind of figure that no package has."""
         if kind in REMOVED_FIGURES:
-            raise ValueError(f"{kind!r} was removed. Leave it out: {REMOVED_FIGURES[kind]}.")
+            remedy = f"Leave it out: {REMOVED_FIGURES[kind]}."
+            raise ValueError(f"the kind of figure {kind!r} was removed. {remedy}")
         kinds = list_kinds("figures")
         if kind not in kinds:
             raise ValueError(
@@ -255,13 +257,13 @@ class Figure(Drawing):
 
     @model_validator(mode="after")
     def check_options(self) -> Figure:
-        """Refuse options that the kind lacks, and several studies where it shows one."""
-        if (options := find_figure_options(self.kind)) is None:
-            return self
-        options.model_validate(self.options)
-        if len(self.studies) > 1 and not options.several:
+        """Refuse options that the kind of figure lacks, and several studies if it shows one."""
+        if (model := find_figure_options(self.kind)) is None:
+            return self  # the kind declares no options
+        model.model_validate(self.options)
+        if len(self.studies) > 1 and not model.several:
             studies = ", ".join(self.studies)
-            raise ValueError(f"{self.kind} shows one study, not {studies}. Name one.")
+            raise ValueError(f"{self.kind} shows one study, not {studies}. Name one of them.")
         return self
 
 
@@ -300,14 +302,14 @@ class Recipe(RecipePart):
 
     @model_validator(mode="after")
     def check_metrics(self) -> Recipe:
-        """Refuse a primary metric, or a smallest effect, of a metric that no table has."""
+        """Refuse a `primary` metric, or a metric in `smallest`, that no table shows."""
         metrics = {metric for table in self.tables for metric in table.metrics}
         if self.primary is not None and self.primary not in metrics:
             raise ValueError(
-                f"no table has the primary metric {self.primary}. Name one of theirs: "
-                f"{', '.join(sorted(metrics)) or 'none'}."
+                f"no table shows the primary metric {self.primary}. Name one of the tables' "
+                f"metrics: {', '.join(sorted(metrics)) or 'none'}."
             )
-        names = {metric.rpartition("/")[2] for metric in metrics}
+        names = {metric.rpartition("/")[2] for metric in metrics}  # without the split
         if unknown := sorted({*self.smallest} - names):
             raise ValueError(
                 f"`smallest` names {unknown[0]}, which no table has as a metric. The tables have: "
@@ -316,7 +318,7 @@ class Recipe(RecipePart):
         return self
 
     def map_studies_to_paths(self) -> dict[str, str]:
-        """Return study → the first path that names it, such as `report.tables.0.study`."""
+        """Return study → the path in the spec that names it first: `report.tables.0.study`."""
         paths: dict[str, str] = {}
         for section in SECTIONS:
             for i, part in enumerate(getattr(self, section)):
@@ -330,11 +332,12 @@ class Recipe(RecipePart):
     def restrict_to_studies(self, studies: Collection[str]) -> Recipe:
         """Return the recipe of these studies alone.
 
-        A table, figure or configuration of none of them is left out; a figure of several studies
-        keeps those that are among them.
+        A table or figure of other studies is left out, and so is a study in `best`. A figure of
+        several studies keeps those that are given.
         """
 
         def restrict_part(part: Part) -> Part | None:
+            """Return a table or figure of the given studies alone, or None if it has none."""
             names = tuple(name for name in list_part_studies(part) if name in studies)
             if not names:
                 return None

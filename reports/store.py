@@ -24,11 +24,10 @@ QUIET = {
 
 
 def open_client(tracking_uri: str) -> Any:
-    """Open a quiet client of an existing store.
+    """Return a client of an existing MLflow store, which shows no progress and no messages.
 
-    Raises:
-        ReportError: the SQLite file does not exist or belongs to another program, where MLflow
-            would create its tables.
+    A SQLite file that does not exist, or has no tables of MLflow, is a ReportError: MLflow would
+    create its tables there.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
@@ -62,11 +61,10 @@ def load_artifact(client: Any, run_id: str, path: str) -> bytes:
 
 
 def search_runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
-    """Return the runs of these experiments that meet a condition, oldest first."""
+    """Return all runs of some experiments that meet MLflow's filter `condition`, oldest first."""
     order = ["attributes.start_time ASC"]
-    search = partial(
-        client.search_runs, experiments, condition, max_results=PAGE_SIZE, order_by=order
-    )
+    limits = {"max_results": PAGE_SIZE, "order_by": order}
+    search = partial(client.search_runs, experiments, condition, **limits)
     page = search()
     runs = [*page]
     while page.token:

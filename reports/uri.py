@@ -26,13 +26,13 @@ def has_secret(uri: str) -> bool:
 
 
 def redact_text(text: str, uri: str) -> str:
-    """Return a text, such as a library's message, without the URI's secrets."""
+    """Return a text, such as a library's message, with `***` in place of the URI's secrets."""
     redacted, secrets = _split_secrets(uri)
     text = text.replace(uri, redacted)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
         if len(secret) >= _MIN_LENGTH:
             text = text.replace(secret, HIDDEN)
-        else:
+        else:  # it may be a part of ordinary words, so it is hidden only as `:…@` and `=…`
             text = text.replace(f":{secret}@", f":{HIDDEN}@").replace(f"={secret}", f"={HIDDEN}")
     return text
 
@@ -43,10 +43,11 @@ def redact_all_uris(text: str) -> str:
 
 
 def find_server_address(uri: str) -> str:
-    """Return the address of a server's pages for a browser; empty for other stores."""
+    """Return the web address of an MLflow server without user and secrets; else empty."""
     if not uri.startswith(("http://", "https://")):
         return ""
-    scheme, _, address = redact_uri(uri).partition("?")[0].partition("://")
+    without_query = redact_uri(uri).partition("?")[0]
+    scheme, _, address = without_query.partition("://")
     authority, slash, path = address.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
 
@@ -64,40 +65,41 @@ def build_sweep_path(experiment: str, sweep_id: str) -> str:
 
 
 def _split_secrets(uri: str) -> tuple[str, list[str]]:
-    """Return the URI without secrets, and its secrets."""
-    head, sep, address = uri.partition("://")
-    if not sep:
-        bare = _NO_SCHEME.fullmatch(uri)
-        return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
+    """Return the URI with `***` in place of its secrets, and the list of these secrets."""
+    scheme, separator, address = uri.partition("://")
+    if not separator:  # `user:password@rest`, or a path without secrets
+        match = _NO_SCHEME.fullmatch(uri)
+        return (f"{match[1]}:{HIDDEN}@{match[3]}", [match[2]]) if match else (uri, [])
     secrets: list[str] = []
-    end = max(_find_user_end(head.lower(), address), 0)
-    user, address = address[:end], address[end:]
+    user_end = max(_find_user_end(scheme.lower(), address), 0)
+    user, address = address[:user_end], address[user_end:]
     name, _, password = user.partition(":")
     if password:
         secrets.append(password)
         user = f"{name}:{HIDDEN}"
-    elif name and head.lower().endswith(("http", "https")):  # a token
+    elif name and scheme.lower().endswith(("http", "https")):  # a token in place of the user
         secrets.append(name)
         user = HIDDEN
     path, mark, query = address.partition("?")
-    return f"{head}://{user}{path}{mark}{_redact_query(query, secrets)}", secrets
+    return f"{scheme}://{user}{path}{mark}{_redact_query(query, secrets)}", secrets
 
 
-def _find_user_end(kind: str, address: str) -> int:
-    """Return the position of the @ after user and password, or −1."""
-    if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
-        return -1
-    before, mark, _ = address.partition("?")
-    end, last = before.rfind("@"), address.rfind("@")
-    if mark and last > end and "=" not in address[len(before) : last]:
-        end = last  # an unquoted ? in the password
-    if kind.endswith(("http", "https")) and end >= 0 and _HOST_AND_PATH.match(address[:end]):
+def _find_user_end(scheme: str, address: str) -> int:
+    """Return the position in an address of the @ after user and password; −1 without a user."""
+    if scheme.endswith(("sqlite", "file")) or "sqlite+" in scheme:
+        return -1  # the address is a path
+    before_query, mark, _ = address.partition("?")
+    end, last = before_query.rfind("@"), address.rfind("@")
+    if mark and last > end and "=" not in address[len(before_query) : last]:
+        end = last  # the ? is no start of a query: it stands unquoted in the password
+    is_web = scheme.endswith(("http", "https"))
+    if is_web and end >= 0 and _HOST_AND_PATH.match(address[:end]):  # the @ is part of the path
         return -1
     return end
 
 
 def _redact_query(query: str, secrets: list[str]) -> str:
-    """Return the query without secrets, which are added to the list."""
+    """Return a URI's query with `***` as the value of each secret; add the values to `secrets`."""
 
     def hide_secret(match: re.Match[str]) -> str:
         if not _SECRET.search(match[1]):

@@ -25,13 +25,14 @@ class AffinityOptions(models.ModelOptions):
 
 @models.register_model_figure(AffinityOptions, "classes that are alike")
 def affinity(views: models.Views, title: str) -> models.Picture:
-    """Draw heatmaps of cosines; each panel orders its classes so that similar ones are neighbours.
+    """Draw a heatmap per model of the cosines between class proxies, similar classes side by side.
 
     Example:
         >>> Figure(kind="affinity", studies=("terms",)).metric
         'val/map_at_r'
     """
     matrices = [np.asarray(view["cosines"]) for _, view in views.readings]
+    # one scale for all panels, from the cosines off the diagonals
     cosines = np.concatenate([matrix[~np.eye(len(matrix), dtype=bool)] for matrix in matrices])
     scale = {"vmin": cosines.min(), "vmax": cosines.max()}
     spots: list[plot.Tooltip] = []

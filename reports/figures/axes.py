@@ -43,11 +43,7 @@ class Axis:
 
 
 def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
-    """Return the parameters of the recipe's study that the options name, in their order, or all.
-
-    Raises:
-        ReportError: the study is no search.
-    """
+    """Return an axis for each parameter of a search that the options name, or for all."""
     space = find_search_space(frame, recipe.studies[0])
     paths = list(dict.fromkeys(options.axes or space))
     axes = []

@@ -20,7 +20,9 @@ class ClassSizesOptions(models.ModelOptions):
 
 @models.register_model_figure(ClassSizesOptions, "small classes and large ones")
 def class_sizes(views: models.Views, title: str) -> models.Picture:
-    """Draw one dot per class and cell, and lines through the means of groups of classes by size.
+    """Draw Recall@1 of each class over its number of images: a dot per class, a line per model.
+
+    A line joins the means of up to three groups of classes, from the smallest to the largest.
 
     Example:
         >>> Figure(kind="class_sizes", studies=("terms",)).metric
@@ -56,9 +58,9 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
 
 
 def average_groups(sizes: list[int], recalls: list[float]) -> tuple[list[float], list[float]]:
-    """Return mean sizes and mean recalls of equal groups of classes, the smallest classes first.
+    """Return mean sizes and mean recalls of equally large groups of classes, small classes first.
 
-    There is one group if all classes have the same number of images.
+    There are at most `GROUPS` groups, and no more than there are distinct sizes.
     """
     groups = np.array_split(np.argsort(sizes, kind="stable"), min(GROUPS, len(set(sizes))))
     mean_sizes = [float(np.asarray(sizes)[group].mean()) for group in groups]

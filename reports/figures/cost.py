@@ -42,7 +42,7 @@ class Point:
 
 @plot.figure(CostOptions)
 def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure:
-    """Draw one mark per cell; a line joins the cells that no other beats in cost and metric.
+    """Draw one mark per cell at its training cost and metric; a line is the Pareto front.
 
     Example:
         >>> Figure(kind="cost", studies=("terms",)).metric
@@ -106,9 +106,9 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
 
 
 def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
-    """Return the cells of a study that have a cost and a metric.
+    """Return a point for each cell of a study with results: its mean cost and mean metric.
 
-    With folds, the cost of a seed is the sum over them.
+    With folds, the cost of a seed is the sum over its folds.
     """
     cells = frame.select_study(study)
     if cost not in cells:
@@ -125,14 +125,15 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
 
 
 def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
-    """Return the indices of the Pareto front of least cost and largest value, by cost.
+    """Return the indices of the points that no other dominates, the cheapest first.
 
-    A point is dominated if another costs no more, is worth no less, and is better in one of them.
-    Equal points are on the front together. A point with a number that is not finite is not on it.
+    A point is dominated if another costs no more, has no smaller value, and is better in one of
+    the two. Equal points are on the front together; points that are not finite are never on it.
     """
     front: list[int] = []
     for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):
         point = (costs[i], values[i])
+        # points come by rising cost, so one is on the front if its value is above the last one's
         last = (costs[front[-1]], values[front[-1]]) if front else (0.0, -np.inf)
         if np.isfinite(point).all() and (point[1] > last[1] or point == last):
             front.append(i)

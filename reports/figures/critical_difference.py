@@ -38,14 +38,15 @@ class RanksOptions(plot.FigureOptions):
 
 @plot.figure(RanksOptions)
 def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> plot.DrawnFigure:
-    """Draw the diagram of one study.
+    """Draw the mean ranks of a factor's levels over blocks, and which levels do not differ.
 
-    Blocks that lack a level, because the pair is refused or a run is missing, are left out, and the
-    caption names them; `options.without` leaves the level out instead.
+    A block is a combination of all other coordinates' levels. Blocks that lack a level, because the
+    pair is refused or a run is missing, are left out, and the caption names them;
+    `options.without` leaves the level out instead.
 
     Example:
-        >>> Figure(kind="critical_difference", studies=("terms",),
-        ...     options={"factor": "method"}).metric
+        >>> options = {"factor": "method"}
+        >>> Figure(kind="critical_difference", studies=("terms",), options=options).metric
         'val/map_at_r'
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
@@ -86,7 +87,10 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
 def collect_blocks(
     cells: "pd.DataFrame", factor: str, metric: str
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
-    """Return the levels of a factor, and block → level → mean over seeds, where there is one."""
+    """Return the levels of a factor, and block → level → mean over seeds, for cells with results.
+
+    A block is a combination of the levels of all other coordinates.
+    """
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
     means, first = summarize_cells(cells, metric), cells.drop_duplicates("cell")
@@ -102,7 +106,10 @@ def collect_blocks(
 
 
 def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Canvas:
-    """Draw the axis of ranks, the critical difference, bars of equal levels, and names."""
+    """Draw an axis of mean ranks, the critical difference, and each level's name at its rank.
+
+    A bar joins levels whose ranks differ by less than the critical difference.
+    """
     half = (len(levels) + 1) // 2
     drawing, axes = plot.create_single_panel(title, 1.5 + 0.24 * half)
     axes.set_axis_off()

@@ -71,21 +71,20 @@ def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, 
         finished = [name for name in names if name in means]
         names = sorted(finished, key=lambda name: sign * means[name].mean)[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
-    rows = [cells[cells["cell"] == name] for name in names]
-    return [
-        (prefix + _label_line(name, cell_rows["coords"].iloc[0]), cell_rows)
-        for name, cell_rows in zip(names, rows, strict=True)
-    ]
+    lines = []
+    for name in names:
+        rows = cells[cells["cell"] == name]
+        lines.append((prefix + _label_line(name, rows["coords"].iloc[0]), rows))
+    return lines
 
 
 def _label_line(cell: str, coords: dict[str, Any]) -> str:
-    """Name a line: the variant, the components that are on, a trial of a search, or the levels."""
+    """Return a cell's name in the legend: variant, components that are on, trial, or levels."""
     if coords.get("variant"):
         return str(coords["variant"])
     if set(map(str, coords.values())) <= {"on", "off"}:
         return " + ".join(k for k, v in coords.items() if v == "on") or "none"
     if len(coords) > 3:
         return f"trial {cell}"
-    return ", ".join(
-        f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in coords.items()
-    )
+    levels = {labels.format_coordinate(k): labels.format_level(v) for k, v in coords.items()}
+    return ", ".join(f"{name} = {level}" for name, level in levels.items())

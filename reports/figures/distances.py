@@ -24,7 +24,7 @@ class DistanceOptions(models.ModelOptions):
 
 @models.register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: models.Views, title: str) -> models.Picture:
-    """Draw one panel per cell with histograms of distances within classes and between them.
+    """Draw per model two histograms of distances: of image pairs within and between classes.
 
     Example:
         >>> Figure(kind="distances", studies=("terms",)).metric

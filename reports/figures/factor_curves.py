@@ -39,11 +39,9 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     metric_label = labels.format_metric_label(metric)
     cells = [_select_factor_cells(frame, study, recipe) for study in recipe.studies]
     prefixes = recipe.studies if len(cells) > 1 else [""]
-    lines = [
-        line
-        for rows, prefix in zip(cells, prefixes, strict=True)
-        for line in collect_lines(rows, recipe, prefix)
-    ]
+    lines: list[Line] = []
+    for rows, prefix in zip(cells, prefixes, strict=True):
+        lines += collect_lines(rows, recipe, prefix)
     title = labels.replace_greek_names(recipe.title) or f"{metric_label} against {factor}"
     drawing, axes = plot.create_single_panel(title)
     # the axis of the factor
@@ -84,9 +82,9 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if any(line.label for line in lines):
         plot.draw_legend(axes, len(lines))
     counts = [n for line in lines for n in line.n]
-    bars_text = (
-        ", bars: 95 % t interval of the mean over seeds" if max(counts, default=0) > 1 else ""
-    )
+    bars_text = ", bars: 95 % t interval of the mean over seeds"
+    if max(counts, default=0) <= 1:
+        bars_text = ""
     held = ", ".join(
         f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in recipe.at.items()
     )
@@ -96,38 +94,35 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
         f"{factor}{f', at {held}' if held else ''}."
     )
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
-    return plot.build_figure(
-        recipe, pd.concat(cells), drawing, spots, title=title, caption=caption, key=key
-    )
+    rows = pd.concat(cells)
+    return plot.build_figure(recipe, rows, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> "pd.DataFrame":
-    """Return the cells of a study that have the factor and the levels of `recipe.at`."""
+    """Return the cells of a study that vary the factor `recipe.x`, at the levels `recipe.at`."""
     import pandas as pd
 
     cells = frame.select_study(study)
     cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
     held = {(name, labels.format_level(value)) for name, value in recipe.at.items()}
-    return cells[
-        [recipe.x in coords and held <= {*_list_level_names(coords)} for coords in cells["coords"]]
-    ]
+    levels = [{*_list_level_names(coords)} for coords in cells["coords"]]
+    return cells[[recipe.x in dict(names) and held <= names for names in levels]]
 
 
 def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "") -> list[Line]:
-    """Return the lines of one study's cells, in the order of its plan.
+    """Return a line over `recipe.x` per combination of the other coordinates' levels, as planned.
 
-    A combination of the other coordinates with one level of x is a point of another factor's arm
-    (a one-factor study lists its centre once): it is left out where another one has several.
+    Where any combination has several levels of x, those with a single level are left out: in a
+    one-factor study, they are cells that vary another factor.
     """
     x = [_to_axis_value(coords[recipe.x]) for coords in cells["coords"]]
-    others = [
-        tuple(level for level in _list_level_names(coords) if level[0] != recipe.x)
-        for coords in cells["coords"]
-    ]
+    names = [_list_level_names(coords) for coords in cells["coords"]]
+    others = [tuple(item for item in levels if item[0] != recipe.x) for levels in names]
     cells = cells.assign(x=x)
     groups = {key: cells[[other == key for other in others]] for key in dict.fromkeys(others)}
     if any(rows["x"].nunique() > 1 for rows in groups.values()):
         groups = {key: rows for key, rows in groups.items() if rows["x"].nunique() > 1}
+    # coordinates in which two lines differ, for the legend
     varied = {name for a in groups for b in groups for name, _ in {*a} ^ {*b}}
     lines = []
     for key, rows in groups.items():
@@ -137,7 +132,7 @@ def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "")
 
 
 def _build_line(cells: "pd.DataFrame", metric: str, label: str) -> Line:
-    """Return the line through the levels of x that have a result."""
+    """Return the line of a metric's mean and 95 % interval at each level of x with a result."""
     factor = labels.display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []
     for x in plot.sort_levels(list(cells["x"])):
@@ -164,8 +159,8 @@ def _to_axis_value(value: Any) -> Any:
 def choose_axis_scale(levels: list[Any]) -> str:
     """Return `words`, `linear`, `log`, or `symlog` (log with zero) for the levels of a factor.
 
-    Logarithmic where three or more positive levels span a decade and their ratios are
-    more alike than their differences.
+    The axis is logarithmic where at least three positive levels span a factor of ten and their
+    ratios are more alike than their differences.
     """
     if any(isinstance(level, str) for level in levels):
         return "words"

@@ -57,7 +57,7 @@ STYLE: dict[str, Any] = {
 
 @contextmanager
 def use_report_style() -> Iterator[None]:
-    """Draw with our settings, whatever matplotlib's are; a function may be decorated with it."""
+    """Draw with the report's settings in place of matplotlib's: a context and a decorator."""
     import matplotlib.style
 
     with matplotlib.style.context(["default", STYLE]):
@@ -94,21 +94,19 @@ class DrawnFigure:
     apart: bool = False
 
     def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return (x, y, text) of each tooltip of a saved figure; none of more than `MAX_TOOLTIPS`.
+        """Return (x, y, text) of each tooltip of a saved figure; none if it has too many.
 
         x and y are shares of the width from the left and of the height from the top.
         """
         if len(self.spots) > MAX_TOOLTIPS:
             return []
         to_share = self.figure.transFigure.inverted()
-        points = [
-            to_share.transform(spot.axes.transData.transform((spot.x, spot.y)))
-            for spot in self.spots
-        ]
-        return [
-            (float(x), float(1 - y), spot.text)
-            for spot, (x, y) in zip(self.spots, points, strict=True)
-        ]
+        spots = []
+        for spot in self.spots:
+            pixel = spot.axes.transData.transform((spot.x, spot.y))
+            x, y = to_share.transform(pixel)
+            spots.append((float(x), float(1 - y), spot.text))
+        return spots
 
     @use_report_style()
     def save_files(self, folder: Path) -> dict[str, Path]:
@@ -119,7 +117,7 @@ class DrawnFigure:
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
         width, height = self.figure.get_size_inches()
         dpi = min(STYLE["savefig.dpi"], math.sqrt(MAX_PIXELS / (width * height)))
-        if engine := self.figure.get_layout_engine():  # once: `savefig` would do it each time
+        if engine := self.figure.get_layout_engine():  # lay out once, not in each `savefig`
             screen_dpi, self.figure.dpi = self.figure.dpi, dpi
             engine.execute(self.figure)
             self.figure.dpi = screen_dpi
@@ -176,7 +174,7 @@ def build_figure(
     caption: str,
     key: str = "",
 ) -> DrawnFigure:
-    """Return a drawing as a figure of these cells, with the recipe's caption before its own.
+    """Return a drawing with title, caption and runs; the recipe's caption precedes its own.
 
     key: name of its files; default: kind, studies and metric.
     """
@@ -205,7 +203,7 @@ def create_single_panel(title: str, height: float = HEIGHT) -> tuple[Canvas, Axe
 def create_panel_grid(
     count: int, across: int, title: str, size: tuple[float, float, float], *, sharey: bool = False
 ) -> tuple[Canvas, list[Axes]]:
-    """Return a drawing with `count` panels, `across` in a row, and the panels.
+    """Return a new drawing with a heading and `count` panels, `across` in a row, and the panels.
 
     size: in inches: the width, the height without the rows, and the height of a row.
     """
@@ -280,9 +278,9 @@ def set_log_ticks(axes: Axes, low: float, high: float) -> None:
 
 
 def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
-    """Draw a legend of `count` lines: within the axes if it is short, else below them.
+    """Draw a legend of `count` lines within the axes if it is short, else below.
 
-    The figure becomes taller by a legend below the axes.
+    A legend below the axes makes the figure taller.
     """
     if count <= SHORT_LEGEND:
         axes.legend(loc="best", title=title)
@@ -296,7 +294,7 @@ def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
 
 
 def format_seed_counts(counts: list[int]) -> str:
-    """Write `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
+    """Write the range of cells' seeds: `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
     positive = [n for n in counts if n]
     if not positive:
         return "no finished runs"

@@ -26,6 +26,7 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     drawn = measured[:MAX_ROWS]
     if not drawn:
         return None
+    # metric → lines of its panel: headings of groups, and verdicts
     lines: dict[str, list[Verdict | str]] = {verdict.metric: [] for verdict in drawn}
     for metric, metric_lines in lines.items():
         for group in group_verdicts([verdict for verdict in drawn if verdict.metric == metric]):

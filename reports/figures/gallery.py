@@ -43,7 +43,7 @@ def gallery(views: models.Views, title: str) -> models.Picture:
     for at, row in enumerate(rows):
         name = row["class"]
         short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
-        tip = f"{name}: the first of its class is no. {row['rank']}"
+        tip = f"{name}: the nearest image of its class is no. {row['rank']}"
         board.put((at, 0), row["query"], short, QUERY, tip)
         for number, near in enumerate(row["near"]):
             tip = f"{number + 1}: {near['class']}, {near['score']:.4f}"

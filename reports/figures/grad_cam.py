@@ -24,7 +24,7 @@ class GradCamOptions(models.ModelOptions):
 
 @models.register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: models.Views, title: str) -> models.Picture:
-    """Draw one column per image and one row per term, bright where pixels decrease the term.
+    """Draw one column per image and one row per loss term, bright where pixels decrease the term.
 
     Example:
         >>> Figure(kind="grad_cam", studies=("terms",)).metric

@@ -39,8 +39,9 @@ class ColorScale:
 def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     """Return the scale of a heatmap's colours: the range of its means, or six sds if that is wider.
 
-    Means within the scatter of the seeds then have nearly one colour. The sd is that of the
-    heatmap's own cells; where none has several seeds, that of all the cells of the sweep that have.
+    Means that differ by no more than seeds do then have nearly one colour. The sd over seeds is
+    pooled over the heatmap's own cells or, where none of them has several seeds, over all cells of
+    the sweep.
     """
 
     def list_values(study: str) -> list[list[float]]:
@@ -124,19 +125,13 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
 def _draw_squares(
     axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], scale: ColorScale
 ) -> Any:
-    """Draw the squares with their texts, and return the colour bar."""
+    """Draw a heatmap's squares with colours and texts, hatched without a mean; return its bar."""
     from matplotlib.patches import Rectangle
 
     # colours, hatching and texts
-    image = axes.imshow(
-        np.ma.masked_invalid(means),
-        cmap="cividis",
-        vmin=scale.low,
-        vmax=scale.high,
-        aspect="auto",
-        origin="lower",
-        interpolation="nearest",
-    )
+    colours: dict[str, Any] = {"cmap": "cividis", "vmin": scale.low, "vmax": scale.high}
+    grid: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    image = axes.imshow(np.ma.masked_invalid(means), **colours, **grid)
     hatched: dict[str, Any] = {"facecolor": "#f2f2f2", "edgecolor": "#9a9a9a", "hatch": "////"}
     centred: dict[str, Any] = {"ha": "center", "va": "center", "linespacing": 1.15}
     for i, j in np.ndindex(means.shape):

@@ -11,7 +11,7 @@ from reports.tables.cells import collect_trials, describe_metric, run_ids
 
 @plot.use_report_style()
 def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
-    """Draw a dot per trial (mean over seeds, ± one sd) and a line of the best so far.
+    """Draw a search: a dot per trial (mean over seeds, ± one sd) and a line of the best so far.
 
     Trials without a result are crosses on the axis.
     """

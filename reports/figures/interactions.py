@@ -53,13 +53,14 @@ class Pair:
 
 
 def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
-    """Return every pair of factors that vary, the largest interaction first."""
+    """Return each pair of factors in `among` (or of all that vary), by the size of interaction."""
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in dict.fromkeys(among or varied) if name in varied]
     fit = fit_factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
     pairs = []
     for a, b in combinations(names, 2):
+        # the factor with more levels is the axis, the other has a line for each level
         x, line = (a, b) if len(levels[a]) >= len(levels[b]) else (b, a)
         means = {}
         for x_level, line_level in product(levels[x], levels[line]):
@@ -71,10 +72,10 @@ def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric:
 
 
 def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | None:
-    """Return the mean of the cells at these levels.
+    """Return mean, interval and n over seeds of all cells at some levels; None without a result.
 
-    The mean of a seed is over the cells there that have the seed. A seed counts if it has as many
-    of them as any other.
+    A seed's value is the mean over these cells. Seeds with a result in fewer cells than another
+    seed has are left out.
     """
     by_seed: dict[int, list[float]] = {}
     for coords, values in data:
@@ -91,7 +92,9 @@ def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | No
 
 @plot.figure(InteractionOptions)
 def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.DrawnFigure:
-    """Draw one panel per pair of factors: a line per level of one, over the levels of the other.
+    """Draw one panel per pair of factors: a line per level of one over the levels of the other.
+
+    Lines that are not parallel show an interaction.
 
     Example:
         >>> Figure(kind="interactions", studies=("terms",), options={"top": 4}).metric
@@ -124,7 +127,7 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 def _draw_pair_panel(
     panel: plot.Axes, pair: Pair, levels: Levels, metric: str
 ) -> list[plot.Tooltip]:
-    """Draw the lines of two factors below their interaction, and return the tooltips."""
+    """Draw the means at two factors' levels as lines, with a title; return the tooltips."""
     x_name, line_name = map(labels.format_coordinate, (pair.x, pair.line))
     x_levels = levels[pair.x]
     panel.set_title(f"{x_name} × {line_name}{_format_effect(pair.effect, metric)}")

@@ -80,7 +80,10 @@ class ViewRequest:
 
 
 def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
-    """Yield the data that the figures of a recipe need, computed or not; each once."""
+    """Yield a request for each piece of data about a trained model that a recipe's figures need.
+
+    Data that were computed before are requested too; no request comes twice.
+    """
     requested: set[tuple[str, str]] = set()
     for figure in recipe.figures:
         kind = find_figure_options(figure.kind)
@@ -95,14 +98,17 @@ def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
 
 
 def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[ModelRef]:
-    """Return the models that a figure shows: the first seed and fold of each cell with a result."""
+    """Return a figure's models, the first finished seed and fold of each cell that it shows.
+
+    It shows the cells of the options, or all (`every`), or the best by the figure's metric.
+    """
     cells = frame.select_study(figure.studies[0])
     done = cells[cells["status"] == "done"]
     first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
     reason = ""
     if options.cells or options.every:
         names = [name for name in options.cells or map(str, done["cell"]) if name in first_rows]
-        # if the best cell of a row is the baseline, show its method's best cell
+        # where tuning switched a row's method off, show its best cell with the method on (OTHER)
         names = [name + OTHER if name + OTHER in first_rows else name for name in names]
     else:
         means = summarize_cells(done, figure.metric)
@@ -119,12 +125,13 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
 
 
 def _explain_model_choice(name: str, first_rows: dict[str, Any]) -> str:
-    """Explain a model that a reader would not expect under its row's name; else return ""."""
+    """Say why the model under a cell's name may surprise a reader; empty if it may not.
+
+    It is the model of another row too, or not the row's best (which has the method switched off).
+    """
     if name.endswith(OTHER):
-        return (
-            f"the best configuration with the method on, because the best of "
-            f"{name.removesuffix(OTHER)} is the baseline itself"
-        )
+        row = name.removesuffix(OTHER)
+        return f"the best with the method on, because the best of {row} is the baseline itself"
     trial_id = first_rows[name]["trial_id"]
     cells = [cell for cell, row in first_rows.items() if row["trial_id"] == trial_id]
     others = [cell for cell in cells if cell != name and not cell.endswith(OTHER)]
@@ -154,12 +161,8 @@ def register_model_figure(
 ) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
     """Declare that the decorated function draws a kind of figure of trained models.
 
-    The function takes the data of one model or more, and the figure's title.
-
-    Args:
-        options: the options of the kind.
-        subject: what it shows, for the title if a recipe has none.
-        apart: whether it has a page of its own.
+    The function takes the data of the models, and the figure's title: the recipe's, or `subject`.
+    apart: whether the figure has a page of its own.
     """
 
     def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
@@ -178,7 +181,7 @@ def _draw_models(
     subject: str,
     apart: bool,
 ) -> plot.DrawnFigure:
-    """Draw the models that have data, and name the others in the caption."""
+    """Draw a figure of the trained models whose data were logged; its caption names the others."""
     study, file_name = recipe.studies[0], options.build_file_name(recipe.kind)
     models = select_models(frame, recipe, options)
     views = [(model, frame.load_model_view(model.run_id, file_name)) for model in models]
@@ -197,16 +200,15 @@ def _draw_models(
     cell_keys = zip(cells["cell"], cells["trial_id"], strict=True)
     cells = cells[[key in model_keys for key in cell_keys]]
     key = f"{recipe.kind}_{study}_{options.split}"
-    figure = plot.build_figure(
-        recipe, cells, picture.figure, picture.spots, title=title, caption=caption, key=key
-    )
+    texts = {"title": title, "caption": caption, "key": key}
+    figure = plot.build_figure(recipe, cells, picture.figure, picture.spots, **texts)
     return replace(figure, apart=apart)
 
 
 def create_model_panels(
     views: Views, title: str, heads: list[str]
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
-    """Return a figure of one square panel per model, two in a row, without ticks.
+    """Return a drawing with one square panel per model, two in a row without ticks, and the panels.
 
     heads: titles of the panels, which follow the models' names.
     """
@@ -222,7 +224,7 @@ def create_model_panels(
 def put_thumbnail(
     panel: plot.Axes, point: Any, picture: str, zoom: float, colour: str, **box_options: Any
 ) -> None:
-    """Draw a small picture at a point, in a frame of a colour."""
+    """Draw a small picture (JPEG in base64) at a point of a panel, in a coloured frame."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
     image, frame = OffsetImage(decode_picture(picture), zoom=zoom), {"edgecolor": colour}
@@ -230,7 +232,7 @@ def put_thumbnail(
 
 
 def decode_picture(picture: str) -> Pixels:
-    """Decode a picture that was read, [H, W, 3]."""
+    """Return the pixels, [H, W, 3], of a JPEG in base64."""
     from PIL import Image
 
     with Image.open(BytesIO(base64.b64decode(picture)), formats=("JPEG",)) as image:
@@ -241,6 +243,7 @@ class PictureBoard:
     """A figure with rows of pictures, each with a line of letters below."""
 
     def __init__(self, rows: int, columns: float, title: str) -> None:
+        """Create an empty drawing of square places for pictures, with letters below each."""
         height = rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4
         self.drawing = plot.create_canvas(plot.WIDTH, height)
         self.panel = self.drawing.add_subplot()
@@ -259,15 +262,10 @@ class PictureBoard:
         *,
         heat: Pixels | None = None,
     ) -> None:
-        """Draw a picture.
+        """Draw a picture with a frame, words below it and a tooltip.
 
-        Args:
-            position: the row and the column.
-            picture: JPEG in base64.
-            words: letters below it.
-            frame: colour and dash of the line around it.
-            tip: text of its tooltip.
-            heat: map in 0 … 1, [h, w], that is drawn over it.
+        position: row and column. picture: JPEG in base64. frame: colour and dash of the line.
+        heat: map in 0 … 1, [h, w], that is drawn over the picture.
         """
         from matplotlib.patches import Rectangle
 

@@ -68,7 +68,10 @@ def plane(views: models.Views, title: str) -> models.Picture:
 
 
 def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
-    """Draw one wedge per direction, just outside the unit circle."""
+    """Draw outside the unit circle a ring in the colour of each direction's more probable class.
+
+    sure: for each direction the probability of the first class; at 0.5 the ring is white.
+    """
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])

@@ -29,8 +29,8 @@ class PromotionOptions(plot.FigureOptions):
 def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnFigure:
     """Draw one panel per study: a line joins a cell's ranks before and after promotion.
 
-    Cells without a result in one of the two are left out, and so is the neutral cell, which has no
-    source cell.
+    Promotion trains the best cells of a source study again. Cells without a result in one of the
+    two studies are left out, and so is the neutral cell, which has no source cell.
 
     Example:
         >>> Figure(kind="promotions", studies=("terms",)).metric
@@ -68,7 +68,10 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
 
 
 def _list_moves(cells: "pd.DataFrame", promotion: Promotion, metric: str) -> list[Move]:
-    """Return the promoted cells that have a result before and after."""
+    """Return (source cell, mean before, mean after, seeds) of each promoted cell.
+
+    A cell without a result before or after promotion is left out.
+    """
     moves = []
     for _, rows in cells.groupby("cell", sort=False):
         source = str(rows["coords"].iloc[0].get(SOURCE, ""))
@@ -82,7 +85,7 @@ def _list_moves(cells: "pd.DataFrame", promotion: Promotion, metric: str) -> lis
 def _draw_promotion_panel(
     panel: plot.Axes, study: str, promotion: Promotion, moves: list[Move], metric: str
 ) -> list[plot.Tooltip]:
-    """Draw a study's lines from rank to rank below their correlation, and return the tooltips."""
+    """Draw a line per promoted cell from old to new rank, with ρ as title; return the tooltips."""
     from scipy.stats import rankdata
 
     before_sign, after_sign = rank_signs(promotion, metric)

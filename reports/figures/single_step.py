@@ -29,17 +29,17 @@ class SingleStepOptions(models.ModelOptions):
 
 @models.register_model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: models.Views, title: str) -> models.Picture:
-    """Draw one panel per cell: a line joins an image's embedding before and after the step.
+    """Draw one panel per model: a line joins an image's embedding before and after one step.
+
+    The first image is darkened; it and its positive, of the same class, have colours and pictures.
 
     Example:
         >>> Figure(kind="single_step", studies=("terms",)).metric
         'val/map_at_r'
     """
     first = views.readings[0][1]
-    moves = [
-        "{} {:.4f} to {:.4f}".format(model.cell, *view["distances"])
-        for model, view in views.readings
-    ]
+    changes = [(model.cell, *view["distances"]) for model, view in views.readings]
+    moves = ["{} {:.4f} to {:.4f}".format(*change) for change in changes]
     caption = (
         f"t-SNE of the embeddings of {len(first['label'])} training images before and after one "
         f"gradient step at rate {first['options']['rate']:g} of the trained model, the first seed "
@@ -52,6 +52,7 @@ def single_step(views: models.Views, title: str) -> models.Picture:
     spots: list[plot.Tooltip] = []
     for panel, (model, view) in zip(panels, views.readings, strict=True):
         for i, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
+            # the dark image and its positive come first
             name, colour = NAMED[i] if i < 2 else (view["classes"][view["label"][i]], GREY)
             panel.plot(*start, "o", color=colour, markerfacecolor="white")
             panel.plot(*end, "o", color=colour)

@@ -12,9 +12,9 @@ from reports.tables.cells import collect_trials, describe_metric
 
 @plot.figure(AxesOptions)
 def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
-    """Draw one panel per parameter: each trial's mean over seeds, darker the later it was proposed.
+    """Draw one panel per parameter of a search: each trial's mean over seeds against its value.
 
-    A trial that has no value of a conditional parameter is not in its panel.
+    Later proposals are darker. A trial without a conditional parameter is not in its panel.
 
     Example:
         >>> Figure(kind="slices", studies=("terms",)).metric

@@ -17,7 +17,7 @@ class SpectrumOptions(models.ModelOptions):
 
 @models.register_model_figure(SpectrumOptions, "singular values")
 def spectrum(views: models.Views, title: str) -> models.Picture:
-    """Draw one line per cell: the singular values of the embeddings over their sum, descending.
+    """Draw one line per model: the singular values of its embeddings as shares of their sum.
 
     Example:
         >>> Figure(kind="spectrum", studies=("terms",)).metric

@@ -32,10 +32,10 @@ def format_best_config(frame: Frame, study: str) -> str | None:
         },
         "report": {"tables": [{"kind": "compare", "study": "best", "metrics": [objective]}]},
     }
-    mean, run_id = means[cell], rows["run_id"].iloc[0]
+    summary, run_id = means[cell], rows["run_id"].iloc[0]
     head = [
         f"# The best configuration of study {study}, sweep {frame.document.get('sweep_id')}:",
-        f"# cell {cell}, {objective} = {mean.mean:.6f} (mean of {mean.n}), run {run_id}",
+        f"# cell {cell}, {objective} = {summary.mean:.6f} (mean of {summary.n}), run {run_id}",
         *(f"# weights, in the folder of runs: trials/{t}/best.safetensors" for t in trial_ids),
     ]
     text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
@@ -43,7 +43,7 @@ def format_best_config(frame: Frame, study: str) -> str | None:
 
 
 def _unflatten_params(params: dict[str, str]) -> dict[str, Any]:
-    """Return the configuration from a run's flattened parameters."""
+    """Return the nested configuration of a run from its parameters, dotted path → text."""
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
         *parents, last = path.split(".")

@@ -19,7 +19,7 @@ SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a value of a cell; text that a spreadsheet would run as a formula gets an apostrophe.
+    """Return a field of a CSV file, after an apostrophe if a spreadsheet would run it as a formula.
 
     A formula can read other files, and names come from specs and folders of pictures. Numbers stay
     numbers, whatever sign they have.
@@ -51,15 +51,18 @@ def to_csv(table: AnyTable) -> str:
 
 
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
-    """Return the numbers of `CSV_HEADERS` after the metric."""
-    mean, c, printed = measured.summary, measured.compared, measured.printed
-    d, chance, judgement = (c.difference, c.improvement, c.judgement) if c else (None, None, None)
+    """Return the values of a row and metric in the columns `CSV_HEADERS`, without the metric."""
+    summary, pair, printed = measured.summary, measured.compared, measured.printed
+    gap, chance, judgement = None, None, None
+    if pair is not None:  # the row compared with its baseline
+        gap, chance, judgement = pair.difference, pair.improvement, pair.judgement
     return [
-        *((mean.mean, mean.sd, mean.n) if mean else (None, None, 0)),
+        *((summary.mean, summary.sd, summary.n) if summary else (None, None, 0)),
         row.planned,
-        *((d.mean, d.low, d.high, d.n, d.method) if d else (None,) * 5),
+        *((gap.mean, gap.low, gap.high, gap.n, gap.method) if gap else (None,) * 5),
         *((judgement.call or "same", judgement.same_as) if judgement else (None, None)),
-        *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
+        *((pair.permutation, pair.p, pair.wilcoxon, pair.p_wilcoxon) if pair else (None,) * 4),
+        *((pair.dz, pair.delta) if pair else (None, None)),
         *((chance.probability, chance.low, chance.high) if chance else (None,) * 3),
         *(measured.half, row.tuning),
         *((printed.value, printed.sd) if printed else (None, None)),

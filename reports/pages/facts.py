@@ -16,7 +16,7 @@ TAGS = {
 
 
 def collect_facts(frame: Frame) -> list[tuple[str, str]]:
-    """Return the facts of the header: sweep, dates, data, size."""
+    """Return (name, value) of a report's facts: sweep, start, data, objective, trials, time."""
     document = frame.document
     data = sorted({_describe_data_set(p) for p in frame.trials["params"] if "data.name" in p})
     first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
@@ -43,11 +43,11 @@ def _describe_data_set(params: dict[str, Any]) -> str:
 
 
 def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
-    """Return commit, versions, device and data fingerprint, with all values of the runs."""
+    """Return (name, all values among the runs) of commit, device, versions, data fingerprint, …"""
     run_tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def join_values(name: str) -> str:
-        """Write the values of a tag."""
+        """Write the distinct values of a tag among the runs."""
         return ", ".join(sorted({tags[name] for tags in run_tags if tags.get(name)}))
 
     names = sorted({name for tags in run_tags for name in tags if name.startswith(VERSION)})
@@ -58,7 +58,7 @@ def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
 
 
 def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
-    """Return for each study its design and the numbers of trials."""
+    """Return for each study its name, design, sampler, numbers of trials by state, and time."""
     studies = []
     for name in frame.study_order:
         rows, spec = frame.cells[frame.cells["study"] == name], frame.get_declared_study(name)

@@ -35,7 +35,7 @@ def load_template(name: str) -> jinja2.Template:
 
 
 def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
-    """Return the template fields of a figure in the report: in full, or a thumbnail with a link."""
+    """Return a figure's template fields in the report; one with its own page has a thumbnail."""
     if not drawn.apart:
         return render_inline(drawn, svg)
     webp, side = BytesIO(), max(drawn.figure.get_size_inches())
@@ -49,7 +49,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
 
 
 def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
-    """Return the template fields of a figure in full, with tooltips."""
+    """Return the template fields of a figure in full, with tooltips at thousandths of its size."""
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     width = round(drawn.figure.get_figwidth() * CSS_INCH)

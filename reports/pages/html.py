@@ -37,7 +37,7 @@ def render_page(
 ) -> str:
     """Write the HTML of the page (well-formed XML too)."""
     server = find_server_address(tracking_uri)
-    lost = frame.cells[frame.cells["status"] != "done"]
+    lost = frame.cells[frame.cells["status"] != "done"]  # cells without a result
     notes = markup.collect_footnotes(tables)
     # the protocol in words
     protocol = find_protocol(frame)
@@ -101,7 +101,7 @@ def build_run_anchor(study: str, cell: str) -> str:
 
 
 def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
-    """Return the main and the further columns of a table, whose fields link to their runs."""
+    """Return the template fields of a table's main and further columns, with links to runs."""
     study = table.recipe.study
     # of each row: whether it is the baseline, and the anchor of its runs
     marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)
@@ -130,7 +130,7 @@ def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]
         linked = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
         for study in linked & metrics.keys():
             metrics[study] |= dict.fromkeys(table.recipe.metrics)
-    # runs of each study; the first of a cell has an anchor
+    # runs of each study; the first run of a cell has the anchor to which tables link
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
     parents = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
     anchors: set[str] = set()

@@ -63,7 +63,7 @@ def format_plain_latex(table: TableData) -> str:
 def _build_latex_file(
     table: AnyTable, grid: Grid, notes: Sequence[str], *, plain: bool = False
 ) -> str:
-    """Return the text of a file: caption, label, tabular, notes."""
+    """Return the text of a LaTeX file of one table: caption, label, tabular and notes."""
     title = f"{table.title}: mean ± sd over seeds" if plain else table.title
     caption = [title, table.recipe.caption] if table.recipe.caption else [title]
     label = table.key.removeprefix("table_").replace("_", "-") + ("-plain" if plain else "")
@@ -85,11 +85,11 @@ def _build_latex_file(
 
 
 def _format_tabular(grid: Grid) -> list[str]:
-    """Return the lines of a tabular.
+    """Return the lines of a LaTeX tabular.
 
-    Headers are broken before a unit, an interval or a path, so that columns are as wide as their
-    numbers. A row that begins with `*` or `[` gets `{}` first, or the line break before it would
-    take it as an option.
+    Headers are broken before a unit, an interval or a part of a path, so that columns are as wide
+    as their numbers. `{}` precedes a row that begins with `*` or `[`, which the row break `\\\\`
+    above would take as its option.
     """
     alignments = "l" * grid.labels + "r" * (len(grid.headers) - grid.labels)
     headers = []

@@ -46,7 +46,7 @@ def list_own_notes(table: AnyTable, shared: Sequence[str]) -> list[str]:
 
 
 def _format_note_reference(table: AnyTable, shared: Sequence[str]) -> str:
-    """Write `Notes 1, 2, 5.`; empty without."""
+    """Write `Notes 1, 2, 5.`, the numbers of a table's shared notes; empty without any."""
     numbers = list_note_numbers(table, shared)
     name = "Note" if len(numbers) == 1 else "Notes"
     return f"{name} {', '.join(map(str, numbers))}." if numbers else ""
@@ -65,9 +65,9 @@ def add_note_mark(note: str) -> str:
 
 
 def format_mean(measured: MeasuredMetric, metric: str, digits: int, spread: str = "sd") -> str:
-    """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval.
+    """Write `62.31 ± 0.42`, ± the sd or (spread `t95`) half the 95 % interval of the mean.
 
-    It is `62.31` for one seed, and empty without a result.
+    The text is `62.31` for one seed, and empty without a result.
     """
     result, factor = measured.summary, labels.display_scale(metric)
     if result is None:
@@ -80,7 +80,7 @@ def format_mean(measured: MeasuredMetric, metric: str, digits: int, spread: str 
 
 
 def format_printed(measured: MeasuredMetric) -> str:
-    """Write a number as printed, `*` where the print contradicts itself."""
+    """Write a paper's number as printed, with `*` after a misprint; a dash without a number."""
     printed = measured.printed
     if printed is None:
         return "–"
@@ -92,7 +92,7 @@ def format_printed(measured: MeasuredMetric) -> str:
 def _format_improvement(measured: MeasuredMetric) -> str:
     """Write `0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
-    Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
+    There is no interval where all runs of one side win: every bootstrap sample is then the same.
     """
     chance = measured.compared.improvement if measured.compared else None
     if chance is None:
@@ -104,14 +104,12 @@ def _format_improvement(measured: MeasuredMetric) -> str:
 
 
 def build_grid(table: AnyTable) -> Grid:
-    """Return the fields of a table in printing order."""
+    """Return the headers and fields of a table in printing order, for any output format."""
     if isinstance(table, Sheet):
         return Grid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
-    columns = [
-        column
-        for i, metric in enumerate(table.metrics)
-        for column in _build_metric_columns(table, metric, i)
-    ]
+    columns: list[Column] = []
+    for i, metric in enumerate(table.metrics):
+        columns += _build_metric_columns(table, metric, i)
     if any(row.tuned is not None for row in table.rows):
         columns.append(("tuning trials", True, [Field(row.tuned or "") for row in table.rows]))
     return _lay_out_columns(table, columns)
@@ -129,13 +127,13 @@ def build_plain_grid(table: TableData) -> Grid:
 
 
 def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
-    """Return the rows' labels, these columns, and n."""
+    """Return a table's grid: the columns of row labels, the given columns, and n."""
     seeds = []
     for row in table.rows:
         text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
         seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: refused
     heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
-    rows = tuple(
+    rows = tuple(  # columns become rows
         (*map(Field, row.labels), *row_fields)
         for row, row_fields in zip(table.rows, zip(*fields, strict=True), strict=True)
     )
@@ -156,10 +154,8 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
         differences = [_format_difference(table, row, metric) for row in table.rows]
         columns.append((f"Δ {name} [95 %]", further, differences))
     if position == 0 and any(result.p_corrected is not None for result in results):
-        columns += [
-            (head, True, list(map(Field, texts)))
-            for head, texts in _format_statistics(results).items()
-        ]
+        for header, texts in _format_statistics(results).items():
+            columns.append((header, True, list(map(Field, texts))))
     if has_published:
         printed = [
             Field(format_printed(r), hint=(r.printed and r.printed.slip) or "") for r in results
@@ -190,7 +186,7 @@ def _format_difference(table: TableData, row: TableRow, metric: str) -> Field:
 
 
 def _format_statistics(results: Sequence[MeasuredMetric]) -> dict[str, list[str]]:
-    """Return the columns of statistics by header; p only if some p can be at most 0.05."""
+    """Return header → column: p (if any can be at most 0.05 with these seeds), d_z, P(better)."""
     comparisons = [result.compared for result in results]
     columns = {}
     if any(map(_can_permutation_decide, comparisons)):
@@ -236,7 +232,7 @@ def _select_columns(grid: Grid, positions: list[int]) -> Grid:
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write the main columns for a terminal, aligned, with notes."""
+    """Write a table for a terminal: title, aligned main columns, notes of its own."""
     grid = split_further_columns(build_grid(table))[0]
     lines = [list(grid.headers), *([field.text for field in row] for row in grid.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -261,7 +257,7 @@ def format_plain_notes(shared: Sequence[str]) -> str:
 
 
 def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """Return notes in indented lines, without those on columns that a terminal does not show."""
+    """Return notes as indented text, without the note on effect sizes, which terminals lack."""
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
@@ -270,7 +266,7 @@ def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
 
 
 def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write a section: the main table, the further columns, its own notes."""
+    """Write a table as a section of Markdown: main columns, further columns, its own notes."""
     main, *further = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
     lines = [f"### {table.title}", ""]
     lines += [table.recipe.caption, ""] if table.recipe.caption else []

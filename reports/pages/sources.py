@@ -16,7 +16,7 @@ HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
 def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
-    """Return a row for each setting of the studies that have begun; None without sources."""
+    """Return a table of the source of each setting in the studies that have begun, or None."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     lines = []
     for block in recipe.sources:
@@ -28,7 +28,7 @@ def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
             lines.append((*patterns, field, text, source))
     if not lines:
         return None
-    part = Table(kind="compare", study=begun[0], title=TITLE)
+    part = Table(kind="compare", study=begun[0], title=TITLE)  # every `Sheet` has one
     rows = tuple(tuple(map(Field, line)) for line in lines)
     return Sheet(
         part, KEY, TITLE, HEADERS, len(HEADERS), rows, HEADERS, tuple(lines), notes=(NOTE,)

@@ -72,7 +72,7 @@ def _format_smallest(verdict: Verdict) -> str:
 
 
 def format_evidence(verdict: Verdict) -> str:
-    """Write the seeds, the seeds for a shorter interval, a printed gain, and the tuning."""
+    """Write what a verdict rests on: n, why it is open or missing, the printed gain, the tuning."""
     n, unit, printed = verdict.n, verdict.unit, verdict.printed
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.call == "no result":
@@ -99,11 +99,11 @@ def format_evidence(verdict: Verdict) -> str:
 
 
 def _estimate_seeds(verdict: Verdict) -> int:
-    """Return the number of seeds at which the interval has the half-width `HALF_WIDTH` · δ.
+    """Return the number of seeds at which half the interval would be `HALF_WIDTH` · δ long.
 
-    Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The result
-    depends on the scatter, and not on the measured difference. It is 0 without an interval or δ, or
-    if the interval is shorter than δ already.
+    Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The number is 0
+    without an interval or δ (the smallest effect of interest), or if half the interval is already
+    shorter than δ.
     """
     gap = verdict.difference
     if gap is None or gap.low is None or gap.high is None:
@@ -135,7 +135,7 @@ def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def format_plain_verdict(judged: VerdictSection) -> str:
-    """Write the verdict for a terminal."""
+    """Write headline, warnings and the first comparisons, in groups, for a terminal."""
     lines = [f"Verdict  {judged.headline}", *(f"Warning  {text}" for text in judged.warnings)]
     for group in _take_first_groups(judged.verdicts):
         rows = [[format_call(v), v.label, format_difference(v)] for v in group]
@@ -150,10 +150,9 @@ def format_plain_verdict(judged: VerdictSection) -> str:
 
 
 def format_run_description(judged: VerdictSection, report: str) -> str:
-    """Write the verdict for the description of the parent run in MLflow, cut to its limit.
+    """Write headline, link to the report and verdicts as the description of a run in MLflow.
 
-    Args:
-        report: address of the report relative to that page.
+    The text is cut to the length of a tag. report: address of the report from the run's page.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
     lines += _format_groups(_take_first_groups(judged.verdicts))
@@ -178,7 +177,7 @@ def _format_groups(groups: Sequence[Sequence[Verdict]]) -> list[str]:
 
 
 def format_verdict_section(judged: VerdictSection) -> list[str]:
-    """Return the lines of the section in Markdown."""
+    """Return the report's section on its verdicts as lines of Markdown."""
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []

@@ -24,7 +24,7 @@ class SweepVerdicts:
 
 
 def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
-    """Return the verdicts as JSON, with differences on the scale of the runs."""
+    """Return the text of `verdicts.json`, with differences on the scale of the metric."""
     document = {
         "version": VERSION,
         "sweep": frame.document["name"],
@@ -36,11 +36,7 @@ def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 
 
 def read_verdicts(path: Path) -> SweepVerdicts:
-    """Read a `verdicts.json`.
-
-    Raises:
-        ReportError: there is no such file, or it has another version.
-    """
+    """Read a `verdicts.json`; ReportError if it does not exist or has another version."""
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -76,17 +76,18 @@ class PublishedTable(RecipePart):
             if row.name == name:
                 return row
         names = ", ".join(row.name for row in self.rows)
-        raise ReportError(f"{self.source} of {self.paper} has no row {name!r}. Its rows: {names}.")
+        lacks = f"{self.source} of {self.paper} has no row {name!r}"
+        raise ReportError(f"{lacks}. Its rows are {names}.")
 
     def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
         """Return the rows that fit any of the patterns; ReportError names one that fits none."""
         for pattern in patterns:
             if not any(fnmatchcase(row.name, pattern) for row in self.rows):
-                self.get_row(pattern)
+                self.get_row(pattern)  # raises ReportError
         return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
 
     def find_row_at(self, coords: Mapping[str, object]) -> Row | None:
-        """Return the row with exactly these coordinates, or None; None without coordinates."""
+        """Return the first printed row with exactly these coordinates; None without any."""
         texts = {key: str(value) for key, value in coords.items()}
         for row in self.rows:
             if texts and {key: str(value) for key, value in row.coords.items()} == texts:
@@ -94,17 +95,17 @@ class PublishedTable(RecipePart):
         return None
 
     def get_printed_value(self, row: Row, column: str) -> PrintedValue | None:
-        """Return the printed number, or None for a dash."""
+        """Return the number that the paper prints in a row and column; None for a dash."""
         if column not in self.columns:
             names = ", ".join(self.columns)
-            raise ReportError(f"{self.source} has no column {column!r}. Its columns: {names}.")
+            raise ReportError(f"{self.source} has no column {column!r}. Its columns are {names}.")
         i = self.columns.index(column)
         value, sd = row.values[i], row.sd[i] if row.sd else None
         if value is None:
             return None
         slips = [slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column)]
         texts = [repr(other.values[i]) for other in self.rows if other.values[i] is not None]
-        places = max(len(text.partition(".")[2]) for text in texts)
+        places = max(len(text.partition(".")[2]) for text in texts)  # digits after the point
         scale = UNITS[self.unit or "percent"]
         return PrintedValue(value, sd, slips[0] if slips else None, scale, places, row.name)
 
@@ -131,7 +132,7 @@ def load_paper(key: str) -> Paper:
 
 
 def load_published_table(reference: str) -> PublishedTable:
-    """Return the table `ddml/table4`, with its paper's title, protocol and unit."""
+    """Return a printed table such as `ddml/table4`, with its paper's title, protocol and unit."""
     key, _, name = reference.partition("/")
     paper = load_paper(key)
     if name not in paper.tables:

@@ -36,11 +36,7 @@ NOTE = (
 
 
 def load_sweep(uri: str, name: str) -> Frame:
-    """Load the latest sweep with this id or name from a store.
-
-    Raises:
-        ReportError: the store has no such sweep.
-    """
+    """Load the latest sweep with this id or name from a store; ReportError if it has none."""
     client = open_client(uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     runs = search_runs(client, experiments, "tags.`ablate.kind` = 'sweep'") if experiments else []
@@ -64,7 +60,7 @@ class Cell(NamedTuple):
 
 
 def format_comparison(first: Frame, second: Frame) -> str:
-    """Write the comparison of two sweeps, or of one sweep in two stores, for a terminal."""
+    """Write for a terminal how the cells, settings and versions of two sweeps differ."""
     lines = [
         f"{which}: {frame.document['name']} ({frame.document['sweep_id']}), {find_protocol(frame)}"
         for which, frame in (("first", first), ("second", second))
@@ -102,10 +98,9 @@ def format_comparison(first: Frame, second: Frame) -> str:
 
 
 def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[str]]:
-    """Compare the cells of a study that both sweeps have.
+    """Compare the cells that a study has in both of two sweeps.
 
-    Returns:
-        The table of cells with different trials, and the verdict on each common cell.
+    Return a table of the cells whose trials differ, and the verdict on each common cell.
     """
     metric = _choose_metric(first, name)
     old, new = (_select_cells(frame, name, metric) for frame in (first, second))
@@ -132,6 +127,7 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
         difference = ""
         if gap is not None:
             difference = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, DIGITS)
+        # the best cells of two searches have names of their own
         title = f"{BEST}: {a.name} and {b.name}" if label == BEST else label
         rows.append(
             (title, _format_mean(a, metric), _format_mean(b, metric), difference, calls[-1])
@@ -148,16 +144,17 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
 def list_differing_settings(
     first: Frame, second: Frame, studies: list[str]
 ) -> list[tuple[str, ...]]:
-    """Return (path, first value, second value, cells) of settings that differ, the widest first.
+    """Return (path, first value, second value, cells) of the settings that differ in two sweeps.
 
     Trials of the same study, cell and fold are compared; of a search, what all its trials share.
+    Differences in the most cells come first.
     """
     old, new = (_collect_shared_params(frame, studies) for frame in (first, second))
     changes: dict[tuple[str, str, str], dict[str, None]] = {}
     for key in (key for key in old if key in new):
         for path in {*old[key], *new[key]}:
             change = (path, old[key].get(path, "–"), new[key].get(path, "–"))
-            if change[1] != change[2] and None not in change:
+            if change[1] != change[2] and None not in change:  # None: trials of one sweep differ
                 changes.setdefault(change, {})[f"{key[0]}: {key[1]}"] = None
     rows: list[tuple[str, ...]] = []
     for change, cells in sorted(changes.items(), key=lambda item: (-len(item[1]), item[0])):
@@ -167,7 +164,7 @@ def list_differing_settings(
 
 
 def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], Any]:
-    """Return (study, cell, fold) → the parameters of its trials; None if they differ.
+    """Return (study, cell, fold) → parameter → its value in all trials there, None if they differ.
 
     All trials of a search are taken together.
     """
@@ -191,7 +188,7 @@ def _choose_metric(frame: Frame, study: str) -> str:
 
 
 def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, Cell]:
-    """Return the cells of a study by name; of a search its best one by the sweep's objective."""
+    """Return name → cell of a study; of a search only the cell that is best by the objective."""
     rows = frame.select_study(study)
     done = rows[rows["status"] == "done"]
     trials = {cell: set(ids) for cell, ids in done.groupby("cell")["trial_id"]}
@@ -212,7 +209,7 @@ def _build_sheet(
 ) -> Sheet:
     """Return a table of texts; columns after the first `text_columns` are aligned like numbers."""
     fields = tuple(tuple(map(Field, row)) for row in rows)
-    recipe = Table(kind="compare", study=title)
+    recipe = Table(kind="compare", study=title)  # every `Sheet` has one
     return Sheet(recipe, title, title, headers, text_columns, fields, (), (), tuple(notes))
 
 
@@ -224,7 +221,7 @@ def _format_mean(cell: Cell, metric: str) -> str:
 
 
 def _list_unmatched(what: str, first: list[str], second: list[str]) -> list[str]:
-    """Write a note for each sweep on the names that it alone has."""
+    """Return a note for each of two sweeps that names what it alone has: studies or cells."""
     notes = []
     for which, names, others in (("first", first, second), ("second", second, first)):
         if missing := [name for name in names if name not in others]:

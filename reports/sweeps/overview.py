@@ -73,13 +73,9 @@ class Line:
 
 
 def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> list[Line]:
-    """Return the rows in the file's order, each once.
+    """Return the rows that an overview lists, in order; ReportError for a missing table or row.
 
-    Args:
-        load: returns the verdicts of a sweep by its name.
-
-    Raises:
-        ReportError: a sweep has no such table or row.
+    load: returns the verdicts of a sweep by its name.
     """
     lines: list[Line] = []
     for comparison in overview.comparisons:
@@ -105,7 +101,7 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
 
 
 def format_overview(lines: Sequence[Line], picture: str) -> str:
-    """Write the block: the picture, a table for each metric, and the sweeps that they come from."""
+    """Write the overview in Markdown: the picture, a table for each metric, the sweeps' names."""
     text = [f"![Every method against its baseline]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in lines):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
@@ -123,7 +119,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
-    """Write method, set-up, row, whether its best is neutral, difference, n and verdict."""
+    """Return a line's fields: method, set-up, row, neutral or not, difference, n and verdict."""
     verdict, comparison = line.verdict, line.comparison
     best = "neutral" if verdict.cell.endswith(OTHER) else ""
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
@@ -132,11 +128,7 @@ def _format_row(line: Line) -> tuple[Field, ...]:
 
 
 def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
-    """Draw the forest plot as an SVG file.
-
-    Raises:
-        ReportError: no row has a difference.
-    """
+    """Draw all differences with intervals (a forest plot) as SVG; ReportError if there are none."""
     verdicts = [
         replace(
             line.verdict,
@@ -154,11 +146,7 @@ def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
 
 
 def fill_block(text: str, block: str) -> str:
-    """Return a Markdown file with its block filled again.
-
-    Raises:
-        ReportError: the file has no block.
-    """
+    """Return a Markdown text with a new overview in its block; ReportError without a block."""
     filled, count = BLOCK.subn(lambda match: f"{match[1]}{block}\n{match[3]}", text)
     if not count:
         raise ReportError(

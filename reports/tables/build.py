@@ -9,13 +9,9 @@ from reports.tables.model import AnyTable
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
-    """Build one table.
-
-    Raises:
-        ReportError: the recipe names a study, baseline or published row that does not exist.
-    """
+    """Build one table; ReportError names a missing study, baseline or published row."""
     cells = frame.select_study(recipe.study)
-    if recipe.kind != "compare":  # rows named OTHER have no levels of their own
+    if recipe.kind != "compare":  # cells `<name>, not neutral` repeat the levels of `<name>`
         cells = cells[~cells["cell"].str.endswith(OTHER)]
     table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
     return table
@@ -28,30 +24,27 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     effects, unless the recipe has such a table or says `alone`. Tables without rows are left out,
     and their notes go to the table before.
     """
-    names: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
+    kinds: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     tables: list[AnyTable] = []
     for part in recipe.tables:
         table = build_table(frame, part)
         tables.append(table)
         kind = _choose_companion(frame, part)
-        if kind is None or part.alone or (kind, part.study) in names:
+        if kind is None or part.alone or (kind, part.study) in kinds:
             continue
-        names.add((kind, part.study))
+        kinds.add((kind, part.study))
         title = f"{part.title or part.study}: {kind if kind == 'effects' else 'importances'}"
-        metrics = table.recipe.metrics[:1]
-        companion = build_table(
-            frame,
-            Table(kind=kind, study=part.study, metrics=metrics, title=title, digits=part.digits),
-        )
+        shown = {"metrics": table.recipe.metrics[:1], "title": title, "digits": part.digits}
+        companion = build_table(frame, Table(kind=kind, study=part.study, **shown))
         if companion.rows:
             tables.append(companion)
-        else:
+        else:  # its first note, on how values were measured, is in the table already
             tables[-1] = replace(table, notes=(*table.notes, *companion.notes[1:]))
     return tables
 
 
 def _choose_companion(frame: Frame, part: Table) -> str | None:
-    """Return the kind of table that follows a table: importances, effects, or None."""
+    """Return the kind of table that should follow a table: "importance", "effects", or None."""
     if part.kind == "search":
         return "importance"
     single_factor = frame.get_design(part.study) in ("one_factor", "promote")

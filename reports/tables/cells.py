@@ -34,12 +34,12 @@ MOST_IMAGES = 10**6  # of a split
 
 
 def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """Return cell → {seed: finite value} of finished trials, in the order of the rows.
+    """Return cell → {seed: finite value of the metric} of finished trials, in the rows' order.
 
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
-    (Musgrave et al. 2020); seeds that lack a fold are left out. The ensemble's value
-    (`ensemble/…`), the "concatenated" result, is recorded at the first fold. With splits, the keys
-    are splits instead of seeds, and a value is the mean over seeds.
+    (Musgrave et al. 2020); seeds that lack a fold are left out. A metric `ensemble/…`, of the
+    folds' embeddings side by side (the "concatenated" result), is recorded at the first fold. With
+    class splits, the keys are splits instead of seeds, and a value is the mean over seeds.
     """
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
@@ -65,13 +65,14 @@ def find_smallest(frame: Frame, metric: str) -> float:
 def find_resolution(cells: pd.DataFrame, metric: str) -> float:
     """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
 
-    Recall@k and accuracy are k/N, so N is the least common denominator of their values.
+    Values closer than that count as equal. Recall@k and accuracy are a count of images over N, so N
+    is the least common denominator of their values.
     """
     split = metric.rpartition("/")[0]
     prefixes = (f"{split}/recall_at_", f"{split}/top_1_accuracy")
     names = [name for name in cells.columns if str(name).startswith(prefixes)]
     if cells["fold"].notna().any():
-        return 0.0
+        return 0.0  # a value is a mean over folds
     images = 1
     for share in {float(value) for name in names for value in cells[name].dropna()}:
         fraction = Fraction(share).limit_denominator(MOST_IMAGES)
@@ -99,10 +100,11 @@ def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
 
 
 def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the level of every factor for each row.
+    """Return factor → level for each row, with the levels that a cell does not name.
 
-    Cells of a one-factor study only name the factor that differs from the centre; the other levels
-    are read from the parameters of the centre's runs, else they are called "centre".
+    A cell of a one-factor study names only the factor that differs from the centre, the study's
+    cell without coordinates. The other levels are read from the parameters of the centre's runs;
+    without runs they are called "centre".
     """
     is_centre = [not coords for coords in cells["coords"]]
     if not any(is_centre):
@@ -123,7 +125,7 @@ def parse_setting(text: str) -> Any:
 
 
 def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
-    """Return the levels of each factor: off before on, numbers ascending, else as listed."""
+    """Return factor → its levels as text: off before on, numbers ascending, else as listed."""
     values: dict[str, dict[str, Any]] = {}  # factor → level as text → level
     for coords in complete_coordinates(frame, cells):
         for name, value in coords.items():
@@ -140,9 +142,9 @@ def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
 
 
 def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
-    """Return the values by seed at each combination of levels.
+    """Return each combination of levels once, as (factor → level, seed → value).
 
-    Cells with equal levels are the same trials, so that their values by seed are equal.
+    Cells with equal levels are the same trials, so that merging their values changes none.
     """
     coords_of = dict(zip(map(str, cells["cell"]), complete_coordinates(frame, cells), strict=True))
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
@@ -192,7 +194,10 @@ class Trials:
 
 
 def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
-    """Return the trials of a search from its cells."""
+    """Return a search's finished trials, the numbers of lost ones, and the neutral cell's result.
+
+    The neutral cell has the method switched off. It is no trial, as no sampler proposed it.
+    """
     finished, lost, neutral = list[Trial](), list[int](), None
     cells = cells.sort_values("idx", kind="stable")
     coords_of = dict(zip(map(str, cells["cell"]), cells["coords"], strict=True))
@@ -233,6 +238,7 @@ def find_protocol(frame: Frame) -> str:
     """Return `validation-selected`, `test-selected` if any trial is that, or `nothing finished`."""
     if not (frame.trials["status"] == "done").any():
         return EMPTY
+    # "paper" if the epoch is selected on the test classes, as papers do
     protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
     return "test-selected" if "paper" in protocols else "validation-selected"
 
@@ -262,9 +268,8 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     note = f"Measured: {protocol} (epoch and settings picked on the test {unit})."
     if protocol == "validation-selected":
         selection = f"epoch and settings picked on validation {unit}"
-        note = (
-            f"Measured: {protocol} ({selection}; test {unit} are read once the trial is finished)."
-        )
+        selection += f"; test {unit} are read once the trial is finished"
+        note = f"Measured: {protocol} ({selection})."
     if any(metric.startswith("train/") for metric in metrics):
         note += (
             f" Training: the {unit} that were trained on, read once the trial is finished, without "

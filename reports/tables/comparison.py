@@ -37,7 +37,7 @@ LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
 def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
-    """Return each cell's metrics and its difference to the baseline cell, paired by seed.
+    """Return a table with a row per cell: its metrics, and differences to the baseline by seed.
 
     Example:
         >>> Table(kind="compare", study="terms", metrics=("test/map_at_r",)).digits
@@ -84,13 +84,14 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
                 metric == recipe.metrics[0] and bool(judgement and judgement.call == "better"),
             )
         first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
-        # a method whose best is neutral has a second row: its best cell that is not (OTHER)
+        # where tuning chose to switch a method off (neutral), a second row, whose name ends in
+        # OTHER, has the best cell with the method on
         if cell + OTHER in groups:
             first = f"{first} (best is neutral)"
         elif cell.endswith(OTHER):
             first = f"{first.removesuffix(OTHER)}{OTHER}"
-        if words := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
-            first = f"{first} ({words})"
+        if regime := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
+            first = f"{first} ({regime})"
         table_rows.append(
             TableRow(
                 cell,
@@ -127,10 +128,10 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
 
 
 def _put_primary_first(frame: Frame, recipe: Table) -> Table:
-    """Return a table's recipe with its deciding metric first.
+    """Return a table's recipe with the metric that decides verdicts first.
 
-    It is `report.primary`, by default the study's objective on the test split; if the table lacks
-    it, the same metric of another split, else the table's first.
+    That metric is `report.primary`, by default the study's objective on the test split. A table
+    that lacks it takes the same metric of another split, else its own first metric.
     """
     objective, _ = frame.get_objective(recipe.study)
     primary = frame.recipe.primary or f"test/{objective.rpartition('/')[2]}"
@@ -152,39 +153,36 @@ def _compare_rows(
     against: Mapping[str, str],
     planned: Mapping[str, int],
 ) -> dict[str, Comparison]:
-    """Return cell → its comparison with its baseline, judged and corrected family by family.
+    """Return cell → its comparison with its baseline cell, with the verdict.
 
-    Args:
-        against: cell → its baseline cell.
-        planned: cell → number of seeds. Cells that a race dropped have no verdict.
+    Cells with one baseline (`against`) are a family, over which intervals and p are corrected.
+    Cells that a race dropped, so that fewer seeds are `planned`, have no verdict.
     """
     declared = frame.get_declared_study(recipe.study)
-    least = max(planned.values(), default=0) if declared.get("race") else 0
-    families: dict[str, list[str]] = {}
+    least = max(planned.values(), default=0) if declared.get("race") else 0  # seeds of a verdict
+    families: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
             families.setdefault(against[cell], []).append(cell)
-    comparisons = {
-        cell: _compare_values(metric, values[cell], values[base])
-        for base, members in families.items()
-        for cell in members
-    }
+    comparisons = {}
     for base, members in families.items():
-        rows_of = {
+        for cell in members:
+            comparisons[cell] = _compare_values(metric, values[cell], values[base])
+        values_of_cells = {
             cell: _align_blocks(values[base], values[cell])
             for cell in members
             if planned[cell] >= least
         }
         judgements = judge(
             load_rule(frame.recipe.rule),
-            Sample(values[base], rows_of, declared.get("first_stage")),
+            Sample(values[base], values_of_cells, declared.get("first_stage")),
             smallest=find_smallest(frame, metric),
             resolution=find_resolution(cells, metric),
             lower_is_better=is_lower_better(metric),
             baseline=base,
         )
         # copies of other rows are no comparisons, so the correction does not count them
-        tested = [cell for cell in rows_of if judgements[cell].call]
+        tested = [cell for cell in values_of_cells if judgements[cell].call]
         permutation = paired.adjust_by_holm([comparisons[cell].permutation for cell in tested])
         wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
         p = dict(zip(tested, permutation, strict=True))
@@ -203,10 +201,10 @@ def _compare_rows(
 
 
 def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
-    """Return the row with the baseline's seeds as keys.
+    """Return a row's values by seed, under the baseline's seeds if the two have none in common.
 
-    A row without a common seed (`shift_seeds`) is independent of its baseline, so any pairing is
-    valid; the order of the seeds is used.
+    A row with other seeds (`shift_seeds`) is independent of its baseline, so any pairing is valid;
+    the order of the seeds is used.
     """
     if not row or baseline.keys() & row.keys():
         return row
@@ -216,7 +214,7 @@ def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
 def _compare_values(
     metric: str, values: Mapping[int, float], base: Mapping[int, float]
 ) -> Comparison:
-    """Return differences, tests and effect sizes of a row, before any correction."""
+    """Return a row's paired difference to its baseline, p values and effect sizes, uncorrected."""
     differences = list(paired.paired_differences(values, base))
     row_values, base_values = list(values.values()), list(base.values())
     sides = (base_values, row_values) if is_lower_better(metric) else (row_values, base_values)
@@ -231,20 +229,21 @@ def _compare_values(
 
 
 def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
-    """Return the cells in order, each "best other cell" after its row.
+    """Return the cells in the order of the rows.
 
-    Components are in the paper's order if it prints them, else by how many are on.
+    A cell `<name>, not neutral` follows the cell `<name>`. Cells of a components table are in the
+    order in which a paper prints them, the others after them by how many components are on.
     """
     names = [cell for cell in coords if not cell.endswith(OTHER)]
     order = [cell for name in names for cell in (name, name + OTHER) if cell in coords]
     if recipe.kind != "components":
         return order
     printed = papers.load_published_table(recipe.published.table).rows if recipe.published else ()
-    position = {_build_level_key(row.coords): i for i, row in enumerate(printed) if row.coords}
+    position = {_sort_levels(row.coords): i for i, row in enumerate(printed) if row.coords}
 
     def build_sort_key(cell: str) -> tuple[int, int]:
         levels = coords[cell]
-        return position.get(_build_level_key(levels), len(printed)), _count_components_on(levels)
+        return position.get(_sort_levels(levels), len(printed)), _count_components_on(levels)
 
     return sorted(order, key=build_sort_key)
 
@@ -252,21 +251,22 @@ def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
 def _choose_headers(
     recipe: Table, cells: "pd.DataFrame", coords: Mapping[str, Levels]
 ) -> tuple[str, ...]:
-    """Return the columns of labels: components, crossed factors, or one with the cells' names."""
+    """Return the headers of the label columns: components, crossed factors, or `cell` alone."""
     if recipe.kind == "components":
         names: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
         first = str(cells["cell"].iloc[0]) if len(cells) else ""
+        # a cell's name lists its components in the study's order
         in_study_order = sorted(names, key=lambda name: (first.find(f"{name}="), name))
         return recipe.components or tuple(in_study_order)
-    shapes = {tuple(levels) for levels in coords.values()}
-    factors = next(iter(shapes)) if len(shapes) == 1 else ()
+    factors_of_cells = {tuple(levels) for levels in coords.values()}
+    factors = next(iter(factors_of_cells)) if len(factors_of_cells) == 1 else ()
     return factors if factors == ("variant",) or len(factors) > 1 else ("cell",)
 
 
 def _label_row(
     recipe: Table, headers: tuple[str, ...], cell: str, coords: Levels
 ) -> tuple[str, ...]:
-    """Return a mark for each component, the levels of crossed factors, or the cell's name."""
+    """Return a row's labels: ✓ or – for each component, levels of factors, or the cell's name."""
     if recipe.kind == "components":
         return tuple(ON if coords.get(name) == "on" else OFF for name in headers)
     if headers == ("cell",):
@@ -274,7 +274,7 @@ def _label_row(
     return tuple(format_level(coords[name]) for name in headers)
 
 
-def _build_level_key(coords: Levels) -> tuple[tuple[str, str], ...]:
+def _sort_levels(coords: Levels) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in coords.items()))
 
 
@@ -287,6 +287,7 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
     baseline = recipe.baseline
 
     def is_baseline(cell: str) -> bool:
+        """Return whether the recipe's baseline, a name or coordinates, means this cell."""
         levels = coords[cell]
         if isinstance(baseline, dict):
             items = baseline.items()
@@ -301,8 +302,8 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
     cell = next(filter(is_baseline, order), None)
     if cell is None:
         raise ReportError(
-            f"report: baseline {baseline!r} of the table on {recipe.study} names no cell. The "
-            f"cells are {', '.join(order)}."
+            f"report: the baseline {baseline!r} of the table on {recipe.study} is not one of its "
+            f"cells. Name one of {', '.join(order)}."
         )
     return cell
 

@@ -33,7 +33,9 @@ NOTHING = (None, None, None)  # Shapley value and interval of a term that has no
 
 
 def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
-    """Return a row per term and metric; a note names terms that the design cannot tell apart.
+    """Return a row per metric and term, which is a factor or an interaction of factors.
+
+    A note names the terms that the design cannot tell apart.
 
     Example:
         >>> Table(kind="effects", study="terms", metrics=("test/map_at_r",)).digits
@@ -52,6 +54,7 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
             notes.append(f"{label}: no two finished cells differ, so there are no effects.")
             continue
         attribution = attribute_with_error(factorial) if with_shapley else None
+        # term → its Shapley value and the ends of the interval
         shares: dict[tuple[str, ...], tuple[float | None, float | None, float | None]] = {}
         if attribution is not None:
             ends = attribution.intervals
@@ -75,7 +78,7 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
                 gain = labels.format_with_interval(value or 0.0, low, high, metric, digits)
                 fields.append("" if value is None else gain)
             rows.append(tuple(map(Field, fields)))
-        for e in fit.effects:
+        for e in fit.effects:  # numbers for CSV
             term = (metric, "*".join(e.term), _format_levels(e.term, levels))
             size = (e.estimate, e.se, e.low, e.high, e.spread, " ".join(e.best), e.share)
             test = (e.df, e.f, e.p, corrected[e])
@@ -124,7 +127,10 @@ class StudyFactorial:
 
 
 def fit_study(frame: Frame, cells: "pd.DataFrame", metric: str, order: int = 2) -> StudyFactorial:
-    """Fit the factorial of a study; the intervals of main effects and the total hold together."""
+    """Fit a linear model of main effects and interactions (up to `order` factors) to a study.
+
+    The 95 % intervals of all main effects, and of all on − all off, hold together.
+    """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(cells, metric)
     family = sum(len(names) > 1 for names in levels.values()) + 1
@@ -152,7 +158,7 @@ def _format_effect(effect: Effect, metric: str, digits: int) -> str:
 
 
 def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str]:
-    """Explain what effects are, their error, and which terms are left out."""
+    """Return notes on what effects are, how large their error is, and which terms are left out."""
     label, notes = labels.format_metric_label(metric), []
     if fit.flat:
         notes.append(
@@ -199,38 +205,40 @@ def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str
 
 
 def attribute_with_error(factorial: StudyFactorial) -> Attribution | None:
-    """Return the Shapley attribution, with intervals from the error of the factorial's fit.
+    """Return each component's Shapley value, with intervals from the error of the factorial's fit.
 
-    The second level of a factor means that the component is on.
+    The second level of a factor means that the component is on. None if no seed has every cell.
     """
     on = {name: names[1] for name, names in factorial.levels.items() if len(names) > 1}
     fit, error = factorial.fit, None
     if fit is not None and fit.sigma is not None:
         error = SharedError(fit.sigma, fit.error_df)
-    return attribute_over_seeds(
-        {frozenset(n for n in on if at[n] == on[n]): values for at, values in factorial.data},
-        error,
-        resolution=factorial.resolution,
-        family=len(on) + 1,
-    )
+    values_by_components = {  # components that are on → value by seed
+        frozenset(name for name in on if levels[name] == on[name]): values
+        for levels, values in factorial.data
+    }
+    resolution, family = factorial.resolution, len(on) + 1
+    return attribute_over_seeds(values_by_components, error, resolution=resolution, family=family)
 
 
 def explain_attribution(
     attribution: Attribution | None, levels: Levels, metric: str, digits: int
 ) -> str:
-    """Explain Shapley values: a component's mean gain over all orders of adding them."""
+    """Write a note on Shapley values: a component's mean gain over all orders of adding them."""
     label = labels.format_metric_label(metric)
     if attribution is None:
         return f"Shapley, {label}: none, no seed has every cell."
     has_levels = any(len(names) == 2 and names != ["off", "on"] for names in levels.values())
-    ends = "all at their second level − all at their first" if has_levels else "all on − all off"
+    total_name = "all at their second level − all at their first"
+    if not has_levels:
+        total_name = "all on − all off"
     interval = "Interval: from the error of the effects above."
     if (None, None) in attribution.intervals.values():
         interval = "No error, so no interval: more seeds give one."
     total = labels.format_signed_metric(attribution.total, metric, digits)
     text = (
-        f"Shapley, {label}: mean gain of adding a component over all orders; they sum to {ends} = "
-        f"{total}. {interval}"
+        f"Shapley, {label}: mean gain of adding a component over all orders; they sum to "
+        f"{total_name} = {total}. {interval}"
     )
     if attribution.dropped:
         text += f" Left out, without every cell: seed {', '.join(map(str, attribution.dropped))}."

@@ -22,10 +22,7 @@ MEANINGS = {
 
 
 def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
-    """Return the share of each parameter, by the recipe's evaluator, over the finished trials.
-
-    Raises:
-        ReportError: the study is no search.
+    """Return a row per parameter of a search with its share of the importance.
 
     Example:
         >>> Table(kind="importance", study="terms", metrics=("test/map_at_r",)).digits
@@ -72,11 +69,7 @@ def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
 
 
 def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return the space of a search.
-
-    Raises:
-        ReportError: the study is no search.
-    """
+    """Return parameter → its choices, or its low and high, of a search; else raise ReportError."""
     space: Mapping[str, Mapping[str, Any]] | None = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or space is None:
         raise ReportError(
@@ -92,7 +85,10 @@ def judge_parameters(
     space: Mapping[str, Mapping[str, Any]],
     evaluator: Literal["ped_anova", "fanova"],
 ) -> tuple[Importances | None, int]:
-    """Return the importances, and the number of finished trials."""
+    """Return the importance of a search's parameters for a metric, and how many trials finished.
+
+    The importances are None if too few trials finished.
+    """
     trials = collect_trials(cells, metric).trials
     points, values = [trial.coords for trial in trials], [trial.result.mean for trial in trials]
     return compute_importances(points, values, space, evaluator=evaluator), len(trials)

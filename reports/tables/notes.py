@@ -23,7 +23,7 @@ SIZES = (
 
 
 def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
-    """Explain what differences, bold numbers, budgets and stages of seeds mean in a table."""
+    """Return notes on a table's differences, bold numbers, tuning budgets and numbers of seeds."""
     notes, declared = [], frame.get_declared_study(recipe.study)
     if recipe.spread == "t95":
         notes.append(
@@ -34,7 +34,7 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
         notes.append("Bold: better than the baseline row, by the primary metric.")
     notes += _explain_differences(frame, recipe, rows)
     notes += _explain_tuning(frame, recipe.study, rows)
-    if first_stage := declared.get("first_stage"):
+    if first_stage := declared.get("first_stage"):  # seeds after which the final n was decided
         first, limit = len(first_stage), len(declared.get("seeds") or ())
         seeds = max((row.planned for row in rows), default=0)
         note = (
@@ -49,7 +49,7 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
 
 
 def explain_published(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
-    """Name the source of printed numbers, their protocol, and their slips."""
+    """Return notes on the source of a paper's numbers, their protocol, and misprints in them."""
     if recipe.published is None:
         return []
     table = papers.load_published_table(recipe.published.table)
@@ -69,11 +69,11 @@ def explain_published(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> 
 
 
 def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
-    """Explain Δ, the deciding metric and the number of comparisons."""
-    pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
-    if not pairs:
+    """Return notes on Δ, the metric that decides, and the number of comparisons."""
+    counts = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
+    if not counts:
         return []
-    if max(pairs) < 2:
+    if max(counts) < 2:
         return ["Δ: difference to the baseline row. One seed gives no interval and no verdict."]
     primary = recipe.metrics[0]
     delta = find_smallest(frame, primary) * display_scale(primary)
@@ -93,7 +93,10 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
 
 
 def format_budget(frame: Frame, study: str, cell: str) -> str | None:
-    """Return the number of trials that tuned a cell as text, or None if unknown."""
+    """Return in words how many trials tuned a cell; None if that is unknown.
+
+    In a study with `tuning: as_published`, a paper gives the settings that no trial tuned.
+    """
     trials = (frame.get_plan_note("tuning", study) or {}).get(cell)
     if frame.get_declared_study(study).get("tuning") == "as_published":
         return f"{trials}, else as published" if trials else "as published"
@@ -101,7 +104,7 @@ def format_budget(frame: Frame, study: str, cell: str) -> str | None:
 
 
 def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
-    """Say whether the rows had equal budgets, or which had more and through which studies."""
+    """Return notes on how many trials tuned each row, whether equally many, in which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
     if frame.get_declared_study(study).get("tuning") == "as_published":
@@ -119,6 +122,7 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
         notes.append(
             f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."
         )
+    # cell → study that tuned it → number of trials
     lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
     parts = [
         f"{row.cell}: {' + '.join(f'{n} of {name}' for name, n in lineages[row.cell].items())}"

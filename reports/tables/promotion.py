@@ -44,11 +44,7 @@ class Promotion:
 
 
 def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
-    """Return the source of a study's promoted cells.
-
-    Raises:
-        ReportError: the study promotes nothing.
-    """
+    """Return a promote study's source: its name, values and ranking metric; else ReportError."""
     declared = frame.get_declared_study(study)
     if frame.get_design(study) != "promote":
         raise ReportError(
@@ -70,13 +66,11 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
 
 
 def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
-    """Return one row per promoted cell, in the order of the ranks.
+    """Return one row per promoted cell, a best cell of a source study that is trained again.
 
-    A row has rank, cell and settings in the source study, and means with 95 % Student intervals of
-    the metric that ranked it and of the recipe's. A note has Spearman's correlation of the ranks.
-
-    Raises:
-        ReportError: the study promotes nothing.
+    A row has the rank, cell and settings in the source study, and means with 95 % Student intervals
+    of the metric that ranked it there and of the recipe's metrics here. A note has Spearman's
+    correlation of the two rankings. Another design of the study is a ReportError.
 
     Example:
         >>> Table(kind="promoted", study="terms", metrics=("test/map_at_r",)).digits
@@ -84,16 +78,16 @@ def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     """
     promotion = find_promotion(frame, recipe.study, "report")
     by, source = promotion.by, promotion.source
-    every = dict.fromkeys(name for coords in cells["coords"] for name in coords)
-    names = [name for name in every if name not in (RANK, SOURCE, NEUTRAL)]
-    rows, numbers = [], []
-    pairs: list[tuple[float, float]] = []
+    coordinates = dict.fromkeys(name for coords in cells["coords"] for name in coords)
+    names = [name for name in coordinates if name not in (RANK, SOURCE, NEUTRAL)]
+    rows, numbers = [], []  # printed fields, and unrounded numbers for CSV
+    pairs: list[tuple[float, float]] = []  # means before and after promotion
     for cell, group in cells.groupby("cell", sort=False):
         coords: dict[str, Any] = group["coords"].iloc[0]
         rank, origin = coords.get(RANK), str(coords.get(SOURCE, ""))
         levels = [labels.format_level(coords.get(name, "")) for name in names]
         gaps = "; ".join(list_missing_seeds(group))
-        # the metric before promotion, then those after it
+        # (metric, values by seed, cell that was run): the one before promotion, then those after
         sides: list[tuple[str, Mapping[int, float], tuple[str, str]]]
         sides = [(by, promotion.values.get(origin, {}), (source, origin))]
         sides += [(m, group_by_seed(group, m), (recipe.study, str(cell))) for m in recipe.metrics]
@@ -108,7 +102,7 @@ def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
             fields.append(field)
             means.append(mean)
             statistics += [metric, mean, sd, *(ends or (None, None)), n]
-        if not origin:
+        if not origin:  # the neutral cell, which was not promoted
             fields[0] = Field("–", hint=f"no cell of {source}")
         if means[0] is not None and means[1] is not None:
             pairs.append((means[0], means[1]))
@@ -160,7 +154,7 @@ def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, dig
 def _explain_agreement(
     recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]
 ) -> str:
-    """Say whether both fidelities order the cells alike."""
+    """Write a note on the rank correlation of the cells' means (before, after) promotion."""
     metric, source = recipe.metrics[0], promotion.source
     before_sign, after_sign = rank_signs(promotion, metric)
     rho = spearman([before_sign * a for a, _ in pairs], [after_sign * b for _, b in pairs])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def build_printed_rows(
     recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
 ) -> list[TableRow]:
-    """Return the printed rows without a cell that the recipe asks for (`others`)."""
+    """Return rows for a paper's printed rows that stand beside no cell, as `others` asks for."""
     published = recipe.published
     if published is None or not published.others:
         return []
@@ -34,7 +34,7 @@ def build_printed_rows(
     if published.others is not True:
         printed_rows = tuple(table.find_rows_like(published.others))
     results = (result.printed for row in rows for result in row.measured.values())
-    trained = {printed.row for printed in results if printed is not None}
+    shown_beside_cells = {printed.row for printed in results if printed is not None}
     more = []
     for row in printed_rows:
         measured = {}
@@ -42,14 +42,15 @@ def build_printed_rows(
             column = recipe.find_published_column(metric)
             printed = table.get_printed_value(row, column) if column else None
             measured[metric] = MeasuredMetric(None, printed=printed)
-        if row.name not in trained and any(result.printed for result in measured.values()):
+        has_number = any(result.printed for result in measured.values())
+        if has_number and row.name not in shown_beside_cells:
             labels = (f"{row.name} (published only)", *[""] * (len(headers) - 1))
             more.append(TableRow(row.name, labels, measured, (), 0, printed_only=True))
     return more
 
 
 def map_cells_to_data(trials: "pd.DataFrame", cells: "pd.DataFrame") -> dict[str, str]:
-    """Return cell → key of its data set; cells without runs are left out."""
+    """Return cell → fingerprint (or name) of its data set; cells without runs are left out."""
     columns = (trials["run_id"], trials["tags"], trials["params"])
     data_of_run = {
         run: tags.get("ablate.data_fingerprint") or params.get("data.name")
@@ -65,18 +66,20 @@ def find_baselines(
     baseline: str,
     within: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return cell → the baseline cell of its data set; cells without one are left out.
+    """Return cell → the cell it is compared with; cells that have no such cell are left out.
+
+    That is the table's `baseline`, or the cell on the same data set and with the same levels of the
+    factors in `within` that equals `baseline` in all other factors.
 
     Args:
-        data: cell → key of its data set. coords: cell → coordinates.
-        baseline: the cell that the recipe names.
-        within: factors in which a cell must equal its baseline.
+        data: cell → key of its data set.
+        coords: cell → coordinates.
     """
     has_several = len(set(data.values())) > 1
     if not has_several and not within:
         return dict.fromkeys(coords, baseline)
 
-    # cells of one data set, with equal levels of the factors in `within`
+    # groups of cells on one data set, with equal levels of the factors in `within`
     cells = [cell for cell in coords if cell in data or not has_several]  # others have no number
     data_of = {cell: data[cell] if has_several else "" for cell in cells}
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -85,12 +88,12 @@ def find_baselines(
         groups.setdefault((data_of[cell], *levels), []).append(cell)
 
     def is_factor(name: str) -> bool:
-        """Return whether the levels of a coordinate do more than name the data set."""
+        """Return whether a coordinate does more than name the data set, one level for each."""
         pairs = {(data_of[cell], format_level(coords[cell].get(name))) for cell in cells}
         count = len({*data_of.values()})
         return len(pairs) > count or len({level for _, level in pairs}) < count
 
-    # a group's baseline equals the table's in all factors
+    # the baseline of each group equals the table's baseline in all factors
     names = {name for coordinates in coords.values() for name in coordinates} - {*within}
     factors = [name for name in names if is_factor(name)]
 
@@ -108,7 +111,10 @@ def find_baselines(
 def explain_rows(
     frame: Frame, recipe: Table, rows: Sequence[TableRow], data: Mapping[str, str]
 ) -> list[str]:
-    """Explain in notes which rows are compared, whose best is neutral, and which were refused."""
+    """Return notes on which rows are compared, which were refused, and which are neutral.
+
+    A method is neutral where the best configuration that tuning found switches it off.
+    """
     notes, cells = [], {row.cell for row in rows}
     if recipe.within:
         notes.append(f"Differences are taken at the same {' and '.join(recipe.within)}.")

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
-    """Return the `top` configurations by the first metric, and how many were tried or lost.
+    """Return a row for each of a search's `top` configurations by the table's first metric.
 
     Example:
         >>> Table(kind="search", study="terms", metrics=("test/map_at_r",)).digits
         2
     """
+    # searched parameters, in order
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))

@@ -77,7 +77,7 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for table in compared:
         if frame.get_declared_study(table.recipe.study).get("splits_seen"):
-            continue  # tuned on classes that some splits test
+            continue  # no verdict: it was tuned on classes that some splits test
         terms = judge_terms(frame, table) if table.recipe.kind == "components" else []
         verdicts += terms or _judge_rows(frame, table)
     return verdicts
@@ -92,7 +92,7 @@ def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
-    """Summarize the report in one sentence."""
+    """Return one sentence that counts the verdicts by kind, or says why there are none."""
     if not (frame.cells["status"] == "done").any():
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
@@ -114,10 +114,10 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
 
 
 def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
-    """Say how many known effects were found and how many nulls were called different.
+    """Say how many controls came out as they should; empty without controls.
 
-    Rows named `known: …` are losses that must be found, and rows named `null: …` must not differ.
-    The text is empty without controls.
+    Controls are rows that test a comparison itself: rows named `known: …` must be called worse than
+    the baseline, and rows named `null: …` must not be called different from it.
     """
     rows = [verdict for verdict in verdicts if not verdict.is_term]
     effects = [verdict for verdict in rows if verdict.label.startswith("known: ")]
@@ -136,7 +136,7 @@ def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
 
 
 def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
-    """Return the fields that all verdicts of a table share."""
+    """Return the arguments of `Verdict` that are equal for all verdicts of a table."""
     metric, study = table.metrics[0], table.recipe.study
     has_splits = frame.get_declared_study(study).get("splits") is not None
     return {
@@ -147,19 +147,20 @@ def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
 
 
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
-    """Return the verdict on each row with a baseline.
+    """Return the verdict on each row that has a baseline row.
 
-    Rows that a race dropped, and rows tuned in another regime than their own, have none.
+    Rows that a race dropped (fewer seeds, as they were clearly worse) have none, nor have pairs of
+    which one was tuned in another regime (training length, data, …) than it is trained in.
     """
     shared, metric = _collect_shared_fields(frame, table), table.metrics[0]
     rows = {row.cell: row for row in table.rows}
-    elsewhere = frame.get_plan_note("other_regimes", table.recipe.study) or {}
+    other_regimes = frame.get_plan_note("other_regimes", table.recipe.study) or {}
     verdicts = []
     for row in table.rows:
         comparison, base = row.measured[metric].compared, rows.get(row.against or "")
         if base is None or comparison is None or comparison.judgement is None:
             continue
-        if {row.cell, base.cell} & elsewhere.keys():
+        if {row.cell, base.cell} & other_regimes.keys():
             continue
         judgement, gap = comparison.judgement, comparison.difference
         equal = rows.get(judgement.same_as or "")
@@ -194,7 +195,7 @@ def _describe_row(table: TableData, row: TableRow) -> str:
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
-    """Describe the tuning in words; empty for components, whose cells share their base."""
+    """Say how many trials tuned a row and its baseline; empty for components, tuned as one."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:
@@ -206,7 +207,10 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
 
 
 def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
-    """Return the gain that a paper prints for a row, by the first metric with both numbers."""
+    """Return the gain of a row over its baseline row that a paper prints, beside the measured one.
+
+    The metric is the first with an interval and printed numbers in both rows; None without one.
+    """
     for metric in table.metrics:
         gap, printed = row.measured[metric].difference, row.measured[metric].printed
         base_printed = base.measured[metric].printed
@@ -219,14 +223,11 @@ def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> Prin
 
 
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
-    """Judge the components of a table by the terms of their factorial.
+    """Judge components by their main effects, and by the difference all on − all off.
 
-    Main effects are contrasts of all cells, so they detect smaller differences than single rows.
-    Their intervals, and that of all on − all off, hold together with 95 %.
-
-    Returns:
-        The verdicts; empty if the cells give no error estimate, and then rows are judged one by
-        one.
+    A main effect is estimated from all cells, so it shows smaller differences than a single row.
+    All these intervals hold together with 95 %. The list is empty where a factor has more than two
+    levels or the cells give no error estimate; rows are then judged one by one.
     """
     metric = table.metrics[0]
     factorial = fit_study(frame, frame.select_study(table.recipe.study), metric)
@@ -237,7 +238,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
         return []
 
-    # differences: main effects, and all on − all off; 0 for a component that changes nothing
+    # differences by component, and of all on − all off; a component may change nothing
     seeds = max(len(values) for _, values in data)
     gaps: dict[str, Difference] = {}
     unchanged = set()
@@ -276,27 +277,27 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
-    """Return whether a component changes no value of any cell."""
-    by_others: dict[frozenset[tuple[str, str]], list[dict[int, float]]] = {}
+    """Return whether cells that differ in one component only have equal values at every seed."""
+    groups: dict[frozenset[tuple[str, str]], list[dict[int, float]]] = {}
     for coords, values in data:
-        others = frozenset(item for item in coords.items() if item[0] != factor)
-        by_others.setdefault(others, []).append(values)
-    pairs = [pair for pair in by_others.values() if len(pair) == 2]
+        other_levels = frozenset(item for item in coords.items() if item[0] != factor)
+        groups.setdefault(other_levels, []).append(values)
+    pairs = [pair for pair in groups.values() if len(pair) == 2]
     return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
 
 
 def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
-    """Return all on − all off, with its interval from the factorial's error."""
-    ends: list[dict[int, float]] = []
-    for side in (0, -1):
-        corner = {name: levels[side] for name, levels in varied.items()}
-        matching = (values for coords, values in data if corner.items() <= coords.items())
-        ends.append(next(matching, {}))
-    common = ends[0].keys() & ends[1].keys()
+    """Return all on − all off with an interval from the fit's error; None without common seeds."""
+    corners: list[dict[int, float]] = []  # values by seed with all components off, and all on
+    for level in (0, -1):
+        settings = {name: levels[level] for name, levels in varied.items()}
+        matching = (values for coords, values in data if settings.items() <= coords.items())
+        corners.append(next(matching, {}))
+    all_off, all_on = corners
+    common = all_off.keys() & all_on.keys()
     if not common or fit.sigma is None:
         return None
-    mean = sum(ends[1][seed] - ends[0][seed] for seed in common) / len(common)
-    half = (
-        dunnett_quantile(len(varied) + 1, fit.error_df, 0.0) * fit.sigma * (2 / len(common)) ** 0.5
-    )
-    return Difference(mean, mean - half, mean + half, len(common), "factorial")
+    mean = sum(all_on[seed] - all_off[seed] for seed in common) / len(common)
+    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0)
+    half_width = quantile * fit.sigma * (2 / len(common)) ** 0.5
+    return Difference(mean, mean - half_width, mean + half_width, len(common), "factorial")

@@ -31,14 +31,14 @@ def find_warnings(frame: Frame) -> list[str]:
 
 
 def is_stationary(values: Sequence[float], metric: str) -> bool | None:
-    """Return whether a metric stayed where its first epoch left it; None if no curve can tell.
+    """Return whether a metric's values over the epochs are nearly equal; None if they cannot tell.
 
-    Its largest and smallest value then differ by at most 0.005 of a share (of another metric by at
-    most 0.5 % of its mean size). Measured on frozen features of typefaces at 48 px, 12 epochs of
-    NormSoftmax: 0.0000 to 0.0043 at rates of 1e-8 to 1e-4, which leave the embedding as it was,
-    0.035 and 0.047 at 1e-3, which trains it. Fewer than 3 epochs, or a share of at least 0.995
-    throughout, which has no room, tell nothing.
+    Nearly equal: the largest and the smallest differ by at most 0.005 of a metric in [0, 1], or
+    0.5 % of the mean size of another. Measured on frozen features of typefaces at 48 px, 12 epochs
+    of NormSoftmax: 0.0000 to 0.0043 at learning rates of 1e-8 to 1e-4, which leave the embedding as
+    it was, 0.035 and 0.047 at 1e-3, which trains it.
     """
+    # too few epochs, or always so near to 1 that there is no room to move
     if len(values) < LEAST_EPOCHS or (is_share(metric) and min(values) >= 1 - LEAST_MOVEMENT):
         return None
     size = 1.0 if is_share(metric) else sum(map(abs, values)) / len(values)
@@ -46,16 +46,16 @@ def is_stationary(values: Sequence[float], metric: str) -> bool | None:
 
 
 def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
-    """Return "low" or "high" if the best values of a range lie at that end, else None.
+    """Return at which end of its range a searched parameter is best, "low" or "high", else None.
 
-    The best of all lies within 5 % of the range (in logarithms if it is searched so), and at least
-    one of the two next best within 20 % of the same end: if nothing depended on the value, this
-    would happen to 4 % of all ranges. Categories and ranges of fewer than 10 values have no end,
-    nor have the low end 0, which is the least there is, and the high end of a share, 0 to 1.
+    At an end: the best value lies within 5 % of the range (in logarithms if it is searched so), and
+    at least one of the two next best within 20 %. If nothing depended on the value, this would
+    happen to 4 % of all ranges. Categories and ranges of fewer than 10 values have no ends. A low
+    end 0, and the high end of a range 0 to 1, do not count: no value lies beyond them.
 
     Args:
-        axis: of a search's space: low, high, log, int, step.
-        best: values of the best trials, best first.
+        axis: the parameter's range in the search space: low, high, log, int, step.
+        best: values of the parameter in the trials, best trial first.
     """
     if axis.get("choice") is not None:
         return None
@@ -75,24 +75,24 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
 
 
 def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[str]:
-    """Warn if the validation metric stayed the same over the epochs of most trials."""
+    """Return a warning if a metric stayed the same over the epochs of most of a study's trials."""
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
-    runs = runs[:: max(1, math.ceil(len(runs) / MOST_CURVES))]
+    runs = runs[:: max(1, math.ceil(len(runs) / MOST_CURVES))]  # a sample, as each is a request
     curves = frame.load_curves(metric, runs).groupby("run_id")["value"]
     answers = [is_stationary(list(values), metric) for _, values in curves]
     stationary, curves_read = answers.count(True), len(answers) - answers.count(None)
     if stationary <= MOST_STATIONARY * curves_read:
         return []
     return [
-        f"{study}: validation did not move in {stationary} of {curves_read} trials. The rate may "
-        "be too small or the training too short."
+        f"{study}: the validation metric did not move in {stationary} of {curves_read} trials. The "
+        "learning rate may be too small or the training too short."
     ]
 
 
 def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
-    """Warn of a search whose trials all tie, or whose best values lie at an end of their range."""
+    """Return warnings of a search whose trials all tie or are best at an end of a range."""
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
@@ -106,6 +106,7 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
             "Take a harder task, more validation classes or a finer metric."
         )
     for path, axis in space.items():
+        # values of the best trials first; a conditional parameter is not in every trial
         best = [trial.coords[path] for trial in ranked if path in trial.coords]
         if len(best) >= LEAST_TRIALS and (end := find_edge(axis, best)):
             low, high = format_level(axis["low"]), format_level(axis["high"])
@@ -117,10 +118,10 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
 
 
 def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
-    """Warn of terms whose gradient was a thousand times the metric term's in some epoch."""
+    """Return warnings of loss terms whose gradient was at least 1000 times the metric term's."""
     runs = set(frame.cells["run_id"][frame.cells["study"] == study])
     trials = frame.trials[frame.trials["run_id"].isin(runs)]
-    largest: dict[str, list[float]] = {}
+    largest: dict[str, list[float]] = {}  # logged ratio of gradients → its maximum in each trial
     for run_id, names in zip(trials["run_id"], trials["ratios"], strict=True):
         for name in names:
             ratio = frame.load_curves(name, [run_id])["value"].max()
