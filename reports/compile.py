@@ -184,7 +184,7 @@ def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
 def _format_terminal_text(
     frame: Frame, tables: Sequence[AnyTable], judged: VerdictSection, best: Iterable[str]
 ) -> str:
-    """Write the verdict and the tables for a terminal."""
+    """Write the verdicts, the tables and their notes for a terminal."""
     notes = markup.collect_footnotes(tables)
     parts = [
         verdict.format_plain_verdict(judged),

@@ -217,7 +217,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
     for run in runs:
         tags, metric_values = run.data.tags, run.data.metrics
         if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
-            continue
+            continue  # no run of a trial, or one that a later run replaces
         settings = json.loads(_join_split_tag(tags, "ablate.config") or "{}")
         row: dict[str, Any] = {
             "trial_id": tags["ablate.trial_id"],

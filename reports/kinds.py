@@ -41,7 +41,10 @@ OWN: dict[Group, dict[str, str]] = {
 
 @cache
 def list_kinds(group: Group) -> dict[str, EntryPoint]:
-    """Return name → entry point of all kinds of a group; this package's precede and win."""
+    """Return name → entry point of a group's kinds, this package's first.
+
+    An installed kind with the name of one of this package's is left out.
+    """
     installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda entry: entry.name)
     own = [EntryPoint(name, target, f"ablate.{group}") for name, target in OWN[group].items()]
     kinds = {entry.name: entry for entry in own}

@@ -52,7 +52,7 @@ def fill_block(readme: str, report: str) -> str:
 
     ReportError: the file has no such block, or names a table that the report lacks.
     """
-    head = dict(HEAD.findall(report))
+    head = dict(HEAD.findall(report))  # facts at the top of the report: sweep, commit, device, …
     if lacking := {*HEADS} - {*head}:
         raise ReportError(
             f"The report does not name its {', '.join(sorted(lacking))}. Take the report of a "

@@ -29,7 +29,7 @@ def open_client(tracking_uri: str) -> Any:
     A SQLite file that does not exist, or has no tables of MLflow, is a ReportError: MLflow would
     create its tables there.
     """
-    for name, value in QUIET.items():
+    for name, value in QUIET.items():  # MLflow reads its settings from the environment
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     path = tracking_uri.partition("?")[0]

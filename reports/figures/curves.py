@@ -62,7 +62,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
 
 
 def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, pd.DataFrame]]":
-    """Return the label and the rows of each cell of a study; of a search, the best cells only."""
+    """Return (label, rows) of each cell of a study that the recipe shows; of a search the best."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
@@ -86,5 +86,5 @@ def _label_line(cell: str, coords: dict[str, Any]) -> str:
         return " + ".join(k for k, v in coords.items() if v == "on") or "none"
     if len(coords) > 3:
         return f"trial {cell}"
-    levels = {labels.format_coordinate(k): labels.format_level(v) for k, v in coords.items()}
-    return ", ".join(f"{name} = {level}" for name, level in levels.items())
+    names, levels = labels.format_coordinate, labels.format_level
+    return ", ".join(f"{names(path)} = {levels(level)}" for path, level in coords.items())

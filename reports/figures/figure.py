@@ -174,7 +174,7 @@ def build_figure(
     caption: str,
     key: str = "",
 ) -> DrawnFigure:
-    """Return a drawing with title, caption and runs; the recipe's caption precedes its own.
+    """Return a figure: a drawing with title, caption (the recipe's first), runs and tooltips.
 
     key: name of its files; default: kind, studies and metric.
     """

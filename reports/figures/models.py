@@ -125,13 +125,14 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
 
 
 def _explain_model_choice(name: str, first_rows: dict[str, Any]) -> str:
-    """Say why the model under a cell's name may surprise a reader; empty if it may not.
+    """Return why a cell's figure shows a model that a reader would not expect; empty if it doesn't.
 
-    It is the model of another row too, or not the row's best (which has the method switched off).
+    A cell `<name>, not neutral` is the best with the method on, not the best of all; and the trial
+    of a cell may be another cell's too. first_rows: cell → its first finished trial.
     """
     if name.endswith(OTHER):
-        row = name.removesuffix(OTHER)
-        return f"the best with the method on, because the best of {row} is the baseline itself"
+        reason = f"because the best of {name.removesuffix(OTHER)} is the baseline itself"
+        return f"the best configuration with the method on, {reason}"
     trial_id = first_rows[name]["trial_id"]
     cells = [cell for cell, row in first_rows.items() if row["trial_id"] == trial_id]
     others = [cell for cell in cells if cell != name and not cell.endswith(OTHER)]

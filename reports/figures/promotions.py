@@ -60,8 +60,8 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
         f"rank by {labels.format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
         f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's, "
-        "1 where both order the cells alike. Only the best of a source are in "
-        "it, which are alike there: over all its cells they may be larger."
+        "1 where both order the cells alike. Only the best cells of a source are compared, whose "
+        "values are close: over all its cells ρ may be larger."
     )
     cells = pd.concat(studies.values())
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)

@@ -23,7 +23,7 @@ THUMBNAIL_SIDE = 260  # CSS pixels of the longer side of a thumbnail, which has 
 
 
 def load_template(name: str) -> jinja2.Template:
-    """Load a template of this folder."""
+    """Load a Jinja template of this folder, with the filter `slug` for file names and anchors."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -39,7 +39,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
     if not drawn.apart:
         return render_inline(drawn, svg)
     webp, side = BytesIO(), max(drawn.figure.get_size_inches())
-    dpi = 2 * THUMBNAIL_SIDE / side
+    dpi = 2 * THUMBNAIL_SIDE / side  # two pixels for each CSS pixel, for sharp screens
     with use_report_style():
         drawn.figure.savefig(webp, dpi=dpi, format="webp", pil_kwargs={"quality": 82})
     width = THUMBNAIL_SIDE * drawn.figure.get_figwidth() / side
@@ -63,7 +63,7 @@ def _encode_image(image_type: str, data: bytes) -> str:
 
 
 def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
-    """Return the HTML of a figure's own page (well-formed XML too)."""
+    """Return the HTML (well-formed XML too) of a page for one figure with a link to the report."""
     return load_template("apart.html.j2").render(
         title=drawn.title,
         caption=drawn.caption,

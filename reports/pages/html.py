@@ -35,7 +35,7 @@ def render_page(
     figures: Sequence[Mapping[str, Any]],
     best: Mapping[str, str],
 ) -> str:
-    """Write the HTML of the page (well-formed XML too)."""
+    """Return the HTML of the report's page (well-formed XML too)."""
     server = find_server_address(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]  # cells without a result
     notes = markup.collect_footnotes(tables)

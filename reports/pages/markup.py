@@ -149,6 +149,7 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
     further = position > 0 and not has_published
     results = [row.measured[metric] for row in table.rows]
     values = [_format_value(table, row, metric) for row in table.rows]
+    # (header, whether the column stands in a second table, fields)
     columns = [(labels.format_metric_label(metric), further, values)]
     if has_differences:
         differences = [_format_difference(table, row, metric) for row in table.rows]
@@ -168,7 +169,7 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
 
 
 def _format_value(table: TableData, row: TableRow, metric: str) -> Field:
-    """Return the field of a row's mean, or of why there is none."""
+    """Return the field with a row's mean, or with why there is none: missing, refused, or –."""
     result = row.measured[metric]
     if text := format_mean(result, metric, table.recipe.digits, table.recipe.spread):
         return Field(text, measured=True, bold=result.better)
@@ -177,7 +178,7 @@ def _format_value(table: TableData, row: TableRow, metric: str) -> Field:
 
 
 def _format_difference(table: TableData, row: TableRow, metric: str) -> Field:
-    """Return the field of a row's difference to its baseline."""
+    """Return the field with a row's difference to its baseline row; "baseline" in that row."""
     gap = row.measured[metric].difference
     if row.baseline or gap is None:
         return Field("baseline" if row.baseline else "")
@@ -232,7 +233,10 @@ def _select_columns(grid: Grid, positions: list[int]) -> Grid:
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write a table for a terminal: title, aligned main columns, notes of its own."""
+    """Write a table for a terminal: title, aligned main columns, notes of its own.
+
+    `shared` are notes that several tables have: they are printed elsewhere and named by number.
+    """
     grid = split_further_columns(build_grid(table))[0]
     lines = [list(grid.headers), *([field.text for field in row] for row in grid.rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -266,7 +270,10 @@ def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
 
 
 def format_markdown_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
-    """Write a table as a section of Markdown: main columns, further columns, its own notes."""
+    """Write a table as a section of Markdown: main columns, further columns, notes of its own.
+
+    `shared` are notes that several tables have: they are printed elsewhere and named by number.
+    """
     main, *further = [format_pipe_table(part) for part in split_further_columns(build_grid(table))]
     lines = [f"### {table.title}", ""]
     lines += [table.recipe.caption, ""] if table.recipe.caption else []

@@ -29,7 +29,6 @@ def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
     if not lines:
         return None
     part = Table(kind="compare", study=begun[0], title=TITLE)  # every `Sheet` has one
-    rows = tuple(tuple(map(Field, line)) for line in lines)
-    return Sheet(
-        part, KEY, TITLE, HEADERS, len(HEADERS), rows, HEADERS, tuple(lines), notes=(NOTE,)
-    )
+    rows, notes = tuple(tuple(map(Field, line)) for line in lines), (NOTE,)
+    label_count = len(HEADERS)  # all columns have words
+    return Sheet(part, KEY, TITLE, HEADERS, label_count, rows, HEADERS, tuple(lines), notes)

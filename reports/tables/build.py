@@ -18,11 +18,11 @@ def build_table(frame: Frame, recipe: Table) -> AnyTable:
 
 
 def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
-    """Build all tables of a recipe in order.
+    """Build all tables of a recipe in order, some with a companion table after them.
 
-    A table of a search is followed by importances, and one of components or crossed factors by
-    effects, unless the recipe has such a table or says `alone`. Tables without rows are left out,
-    and their notes go to the table before.
+    The companion of a search is its importances, and that of components or crossed factors their
+    effects, unless the recipe has such a table or says `alone`. A companion without rows is left
+    out, and its notes go to the table before.
     """
     kinds: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     tables: list[AnyTable] = []
@@ -47,9 +47,9 @@ def _choose_companion(frame: Frame, part: Table) -> str | None:
     """Return the kind of table that should follow a table: "importance", "effects", or None."""
     if part.kind == "search":
         return "importance"
-    single_factor = frame.get_design(part.study) in ("one_factor", "promote")
-    if part.kind not in ("components", "compare") or single_factor:
-        return None
+    has_effects = frame.get_design(part.study) not in ("one_factor", "promote")
+    if part.kind not in ("components", "compare") or not has_effects:
+        return None  # no factors that are crossed
     levels: dict[str, set[str]] = {}
     for coords in frame.select_study(part.study)["coords"]:
         for name, value in coords.items():

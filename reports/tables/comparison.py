@@ -76,12 +76,13 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
             by_seed = list(values[metric][cell].values())
             comparison = comparisons[metric].get(cell)
             judgement = comparison.judgement if comparison else None
+            is_better = judgement is not None and judgement.call == "better"
             measured[metric] = MeasuredMetric(
                 summarize(by_seed),
-                half_width(by_seed),
-                comparison,
-                _find_printed_value(recipe, metric, cell, coords[cell]),
-                metric == recipe.metrics[0] and bool(judgement and judgement.call == "better"),
+                half=half_width(by_seed),
+                compared=comparison,
+                printed=_find_printed_value(recipe, metric, cell, coords[cell]),
+                better=is_better and metric == recipe.metrics[0],  # by the primary metric alone
             )
         first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
         # where tuning chose to switch a method off (neutral), a second row, whose name ends in
@@ -95,11 +96,11 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         table_rows.append(
             TableRow(
                 cell,
-                (first, *other_labels),
-                measured,
-                run_ids(group),
-                planned[cell],
-                list_missing_seeds(group),
+                labels=(first, *other_labels),
+                measured=measured,
+                run_ids=run_ids(group),
+                planned=planned[cell],
+                gaps=list_missing_seeds(group),
                 tuning=tuning.get(cell),
                 tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,
@@ -113,11 +114,11 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     printed_rows = rows.build_printed_rows(recipe, headers, table_rows)
     return TableData(
         recipe,
-        to_slug(f"table_{recipe.study}"),
-        recipe.title or recipe.study,
-        headers,
-        (*table_rows, *refused_rows, *printed_rows),
-        (
+        key=to_slug(f"table_{recipe.study}"),
+        title=recipe.title or recipe.study,
+        headers=headers,
+        rows=(*table_rows, *refused_rows, *printed_rows),
+        notes=(
             *explain_measurement(frame, recipe, cells),
             *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
@@ -218,13 +219,15 @@ def _compare_values(
     differences = list(paired.paired_differences(values, base))
     row_values, base_values = list(values.values()), list(base.values())
     sides = (base_values, row_values) if is_lower_better(metric) else (row_values, base_values)
+    has_enough = min(map(len, sides)) >= LEAST_RUNS
+    improvement = paired.probability_of_improvement(*sides) if has_enough else None
     return Comparison(
         paired.paired_difference(values, base),
-        paired.permutation_p(differences),
-        paired.wilcoxon_p(differences),
-        paired.cohens_dz(differences),
-        paired.cliffs_delta(row_values, base_values),
-        paired.probability_of_improvement(*sides) if min(map(len, sides)) >= LEAST_RUNS else None,
+        permutation=paired.permutation_p(differences),
+        wilcoxon=paired.wilcoxon_p(differences),
+        dz=paired.cohens_dz(differences),
+        delta=paired.cliffs_delta(row_values, base_values),
+        improvement=improvement,
     )
 
 

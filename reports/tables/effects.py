@@ -95,14 +95,14 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     )
     return Sheet(
         recipe,
-        labels.to_slug(f"effects_{recipe.study}"),
-        recipe.title or f"{recipe.study}: effects",
-        headers,
-        3 if several else 2,
-        tuple(rows),
-        COLUMNS,
-        tuple(numbers),
-        (
+        key=labels.to_slug(f"effects_{recipe.study}"),
+        title=recipe.title or f"{recipe.study}: effects",
+        headers=headers,
+        labels=3 if several else 2,
+        rows=tuple(rows),
+        columns=COLUMNS,
+        numbers=tuple(numbers),
+        notes=(
             *explain_measurement(frame, recipe, cells),
             *dict.fromkeys(notes),
             *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
@@ -133,7 +133,7 @@ def fit_study(frame: Frame, cells: "pd.DataFrame", metric: str, order: int = 2) 
     """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(cells, metric)
-    family = sum(len(names) > 1 for names in levels.values()) + 1
+    family = sum(len(names) > 1 for names in levels.values()) + 1  # intervals that hold together
     fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
     return StudyFactorial(data, levels, resolution, fit)
 

@@ -57,14 +57,14 @@ def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
         notes += [f"Caution: {text}." for text in importances.warnings]
     return Sheet(
         recipe,
-        to_slug(f"importance_{recipe.study}"),
-        recipe.title or f"{recipe.study}: importances",
-        ("parameter", "searched", "importance (%)"),
-        2,
-        tuple(rows),
-        COLUMNS,
-        tuple(numbers),
-        tuple(notes),
+        key=to_slug(f"importance_{recipe.study}"),
+        title=recipe.title or f"{recipe.study}: importances",
+        headers=("parameter", "searched", "importance (%)"),
+        labels=2,
+        rows=tuple(rows),
+        columns=COLUMNS,
+        numbers=tuple(numbers),
+        notes=tuple(notes),
     )
 
 

@@ -126,19 +126,19 @@ def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     ]
     return Sheet(
         recipe,
-        labels.to_slug(f"table_{recipe.study}"),
-        recipe.title or recipe.study,
-        (
+        key=labels.to_slug(f"table_{recipe.study}"),
+        title=recipe.title or recipe.study,
+        headers=(
             *("rank", f"{source} cell", *labels.format_coordinates(names)),
             f"{labels.format_metric_label(by)}, {source}",
             *(f"{labels.format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
-        2 + len(names),
-        tuple(rows),
-        ("cell", RANK, SOURCE, *names, *columns, "run_ids"),
-        tuple(numbers),
-        tuple(notes),
+        labels=2 + len(names),
+        rows=tuple(rows),
+        columns=("cell", RANK, SOURCE, *names, *columns, "run_ids"),
+        numbers=tuple(numbers),
+        notes=tuple(notes),
     )
 
 

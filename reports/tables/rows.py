@@ -90,8 +90,9 @@ def find_baselines(
     def is_factor(name: str) -> bool:
         """Return whether a coordinate does more than name the data set, one level for each."""
         pairs = {(data_of[cell], format_level(coords[cell].get(name))) for cell in cells}
-        count = len({*data_of.values()})
-        return len(pairs) > count or len({level for _, level in pairs}) < count
+        data_set_count, level_count = len({*data_of.values()}), len({level for _, level in pairs})
+        # some data set has several levels, or several data sets have the same level
+        return len(pairs) > data_set_count or level_count < data_set_count
 
     # the baseline of each group equals the table's baseline in all factors
     names = {name for coordinates in coords.values() for name in coordinates} - {*within}

@@ -59,9 +59,9 @@ def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     notes += explain_measurement(frame, recipe, cells)
     return TableData(
         recipe,
-        to_slug(f"table_{recipe.study}"),
-        recipe.title or recipe.study,
-        ("trial", *names),
-        tuple(rows),
-        tuple(notes),
+        key=to_slug(f"table_{recipe.study}"),
+        title=recipe.title or recipe.study,
+        headers=("trial", *names),
+        rows=tuple(rows),
+        notes=tuple(notes),
     )

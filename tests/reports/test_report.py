@@ -201,7 +201,7 @@ def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path
     sweep.track()
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
     page, names = report.html.read_text(), {*report.paths}
-    assert "Not begun, and not in the report: tune, table4, grid." in report.text
+    assert "Studies that have not begun are not shown: tune, table4, grid." in report.text
     assert "Studies not begun" in page and "tune, table4, grid" in page
     assert "missing" not in report.text and ">incomplete" not in page
     assert {name for name in names if name.endswith(".csv")} == {"table_tuned.csv"}

@@ -77,7 +77,7 @@ def test_each_tells_what_was_read(made: Frame) -> None:
 
     one: dict[str, Any] = {"cells": ["one"]}
     drawn, marks = draw("gallery")
-    assert marks[:2] == ["a: the first of its class is no. 1", "1: b, 0.5000"]
+    assert marks[:2] == ["a: the nearest image of its class is no. 1", "1: b, 0.5000"]
     assert "one, seed 0, the best by MAP@R" in drawn.caption
     assert draw("affinity", **one)[1][0] == "one: a, b: 0.500"
     assert draw("grad_cam")[1] == [

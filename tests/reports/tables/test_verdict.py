@@ -243,7 +243,7 @@ def test_the_forest_has_a_line_a_difference_and_a_panel_a_unit() -> None:
 @pytest.mark.parametrize(
     ("report", "message"),
     [
-        ({"primary": "test/nmi"}, "no table has the primary metric test/nmi"),
+        ({"primary": "test/nmi"}, "no table shows the primary metric test/nmi"),
         ({"smallest": {"nmi": 0.5}}, "`smallest` names nmi, which no table has"),
     ],
 )

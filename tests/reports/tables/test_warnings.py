@@ -79,8 +79,8 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
     rates = [1e-5, 3e-5, 1e-4, 3e-4, 8e-4, 1e-3]
     still, edge = searched(rates, still=4)
     assert still == (
-        "s: validation did not move in 4 of 6 trials. The rate may be too small or the training "
-        "too short."
+        "s: the validation metric did not move in 4 of 6 trials. The learning rate may be too "
+        "small or the training too short."
     )
     assert "best value of optimizer.lr" in edge and "Widen `optimizer.lr`" in edge
     (edge,) = searched(rates, still=3)
