@@ -40,7 +40,7 @@ def embedding_map(views: models.Views, title: str) -> models.Picture:
     """
     drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
-    model, view = views.readings[0]
+    model, view = views.readings[0]  # the figure shows one model
     names = view["classes"]
     x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
     colours = [plot.COLOURS[i % len(plot.COLOURS)] for i in range(len(names))]

@@ -36,7 +36,7 @@ def gallery(views: models.Views, title: str) -> models.Picture:
         >>> Figure(kind="gallery", studies=("terms",)).metric
         'val/map_at_r'
     """
-    model, view = views.readings[0]
+    model, view = views.readings[0]  # the figure shows one model
     rows = view["rows"]
     most = max((len(row["near"]) for row in rows), default=0)
     board = models.PictureBoard(max(len(rows), 1), 1 + GAP + most, title)

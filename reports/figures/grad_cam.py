@@ -30,7 +30,7 @@ def grad_cam(views: models.Views, title: str) -> models.Picture:
         >>> Figure(kind="grad_cam", studies=("terms",)).metric
         'val/map_at_r'
     """
-    model, view = views.readings[0]
+    model, view = views.readings[0]  # the figure shows one model
     terms, rows = view["terms"], view["rows"]
     board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)
     for column, row in enumerate(rows):

@@ -53,7 +53,7 @@ class Pair:
 
 
 def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
-    """Return each pair of factors in `among` (or of all that vary), by the size of interaction."""
+    """Return every pair of factors in `among`, or of all that vary, most interacting first."""
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in dict.fromkeys(among or varied) if name in varied]
     fit = fit_factorial(data, order=2, levels=levels)

@@ -28,8 +28,8 @@ class PlaneOptions(models.ModelOptions):
 def plane(views: models.Views, title: str) -> models.Picture:
     """Draw one panel per cell: the unit circle through the proxies of two training classes.
 
-    The ring's colour says which class a direction is assigned to; it is white where neither class
-    reaches `level`. Images of both classes lie inside, and those of an unseen class in grey.
+    The ring around it has the colour of each direction's more probable class, the paler the less
+    sure. Images of both classes lie inside, and those of an unseen class in grey.
 
     Example:
         >>> Figure(kind="plane", studies=("terms",)).metric

@@ -24,13 +24,13 @@ class UncertaintyOptions(models.ModelOptions):
 
 @models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: models.Views, title: str) -> models.Picture:
-    """Draw a histogram of each measure and, below, images with the extremes of the first measure.
+    """Draw a histogram of each uncertainty measure and the images with extremes of the first one.
 
     Example:
         >>> Figure(kind="uncertainty", studies=("terms",)).metric
         'val/map_at_r'
     """
-    model, view = views.readings[0]
+    model, view = views.readings[0]  # the figure shows one model
     columns = max(len(view["low"]), len(view["high"]))
     board = models.PictureBoard(2, columns, title)
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):

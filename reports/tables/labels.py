@@ -59,7 +59,7 @@ GREEK = {
 
 
 def find_metric(name: str) -> Metric:
-    """Return how `test/recall_at_1` is shown.
+    """Return label, unit and direction of a metric such as `test/recall_at_1`.
 
     A metric of another package that declares nothing is shown by its name, without a unit, as
     higher is better.
@@ -133,7 +133,7 @@ def replace_greek_names(text: str) -> str:
 
 
 def format_coordinates(paths: Sequence[str]) -> list[str]:
-    """Return the labels of paths; equal ones get their prefix: `method.α`."""
+    """Return short labels of paths, `α` for `method.alpha`; `method.α` if others would be equal."""
     short = [format_coordinate(path) for path in paths]
     return [
         name if short.count(name) == 1 else replace_greek_names(path)

@@ -164,7 +164,7 @@ def _explain_agreement(
         f"{recipe.study}"
     )
     if rho is None:
-        return f"{subject}: none with fewer than 3 cells, or if all of one side are equal."
+        return f"{subject}: there is none with fewer than 3 cells, or if all ranks of one are tied."
     return (
         f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if "
         f"both order them alike. Only the best cells of {source} count, whose values are close: "
