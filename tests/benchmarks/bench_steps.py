@@ -98,7 +98,7 @@ class Stepping:
         self.trainer.steps = self.trainer.total_steps // 2
         self.batches = self.trainer.plan_batches(self.trainer.epoch)
         self.trainer.inputs.prefetch(self.batches)
-        self.trainer.network.enter("main", self.trainer.parameters)
+        self.trainer.network.enter_phase("main", self.trainer.parameters)
         self.taken = 0
 
     def __call__(self) -> None:

@@ -61,7 +61,7 @@ def assemble_parts(
     classes = len(splits.train.classes)
     method = build_method(config, features=inputs.width, classes=classes, seed=seed)
     network = Network(config, backbone, method, inputs.width).to(device)
-    passes = GradCacheRunner(
+    passes = GradCacheRunner(  # passes large batches through the backbone in parts
         network.features,
         backbone,
         method,
@@ -102,5 +102,6 @@ def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = Fals
     if images < processes:
         fault = f"{processes} processes are more than the {images} images of a batch. Give fewer."
         raise ConfigError(PROCESSES, fault)
+    # refuse a backbone in which an image's features depend on other images of the batch
     options = {"freeze_bn": backbone.freeze_bn, "exchanged": on_gpus}
     check_parts(backbone.name, config.data.image_size, option=PROCESSES, **options)

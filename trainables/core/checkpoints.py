@@ -33,14 +33,14 @@ class Checkpoints:
         self.identity = {"format": FORMAT, "config_hash": config_hash, "seed": seed}
 
     def save_state(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
-        """Write all state after `steps` optimiser steps, then delete old checkpoints.
+        """Write a trial's state after `steps` optimiser steps, then delete old checkpoints.
 
         `best` is {"epoch": int, "value": float, "weights": state dict}, or None before the first
         evaluation.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
         best_path = self._locate_best(best_epoch)
-        if best is not None and not best_path.exists():
+        if best is not None and not best_path.exists():  # they change less often than the state
             _write(best_path, best)
         content = {**self.identity, "best": best_epoch, "state": state}
         _write(self.folder / f"steps-{steps:010d}-{best_path.name}", content)
@@ -70,8 +70,9 @@ class Checkpoints:
         return self.folder / f"best-{epoch:06d}.pt"
 
     def _delete_old(self) -> None:
-        """Delete all but the newest states and the best weights that they refer to."""
+        """Delete all but the newest states and the files of best weights that they refer to."""
         states = self._list_states()
+        # the name of a state ends with the epoch of its best weights
         used = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT_STATES:]}
         unused = [path for path in self.folder.glob("best-*.pt") if path.name not in used]
         for path in (*states[:-KEPT_STATES], *unused):
@@ -79,7 +80,7 @@ class Checkpoints:
 
 
 def clone_to_own_storage(state: Any) -> Any:
-    """Copy tensors that share a larger storage, because `torch.save` writes whole storages."""
+    """Return `state` with views of larger storages copied: `torch.save` writes whole storages."""
     if isinstance(state, torch.Tensor):
         return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
     if isinstance(state, dict):

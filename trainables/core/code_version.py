@@ -45,7 +45,7 @@ def _is_equal_here(name: str, source: Code) -> bool:
 
 
 def require_driver_code(source: Code) -> None:
-    """Raise OSError, because this machine is at fault, if its code differs from the driver's."""
+    """Raise OSError (a fault of the machine) unless the code here is the driver's, `source`."""
     if differing := list_differing_components(source):
         raise OSError(
             f"{socket.gethostname()}: the source of {', '.join(differing)} differs from the "
@@ -55,7 +55,9 @@ def require_driver_code(source: Code) -> None:
 
 
 def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
-    """Record the job's code in its folder; before training, delete other code's checkpoints.
+    """Record in a trial's folder the driver's code (`source`), which is to make its files.
+
+    If the job `trains`, a result and checkpoints that different code made are deleted first.
 
     Returns:
         False if the evaluations in the folder were made by another evaluator.
@@ -67,7 +69,7 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     shared = recorded.keys() & source.same.keys()
     foreign = {name for name in shared if recorded[name] not in source.same[name]}
 
-    # delete what it made, and record the driver's code
+    # delete result and checkpoints of different code, and record the driver's code
     if trains and foreign - {EVALUATOR}:
         names = ", ".join(sorted(foreign))
         text = "%s was begun with other code of %s. The trial starts again from its first epoch."
@@ -75,6 +77,7 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         files.result.unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(files.checkpoints)
+    # an evaluation of a trained model replaces only the evaluator's hash
     current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
     if current != recorded:
         write_json(files.source, current)

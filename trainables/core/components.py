@@ -34,7 +34,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
 
 
 def get_component_registries() -> dict[str, Any]:
-    """Return the registries by the prefix of their components' names."""
+    """Return {"loss", "method", "data": the registry of components whose names begin so}."""
     from trainables.data.dataset import DATASETS
     from trainables.losses.base import LOSSES
     from trainables.methods.base import METHODS
@@ -59,7 +59,7 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
         parts.append("features")
     elif backbone["freeze_bn"]:
         parts.append("folding")
-    # as `DataConfig.antialiased`
+    # the condition of `DataConfig.uses_antialiasing`, for a dumped configuration
     options = [data.get("eval_resize"), data.get("stored_side")]
     options += [data.get("augment", {}).get(name) for name in ("interpolation", "resize")]
     if any(value is not None for value in options):
@@ -72,7 +72,7 @@ def get_revision(component: str) -> str:
     kind, _, name = component.partition(".")
     if registry := get_component_registries().get(kind):
         return str(registry[name].REVISION)
-    if component in OWN_REVISION:
+    if component in OWN_REVISION:  # a part of the core whose module has its own REVISION
         return str(import_module(ENTRY_MODULES[component][0]).REVISION)
     from trainables.evaluation import metrics
 

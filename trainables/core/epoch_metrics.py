@@ -26,7 +26,7 @@ class EpochMetrics:
 
     def __init__(self, epoch: int, first_step: int) -> None:
         self.epoch, self.first_step = epoch, first_step
-        self.length = self._checked = 0
+        self.length = self._checked = 0  # recorded steps, and those that `check` has seen
         # term → (step in the epoch, value, weight) of each step
         self._terms: dict[str, list[tuple[int, Tensor, float | Tensor]]] = defaultdict(list)
         self._observed: dict[str, list[Tensor]] = defaultdict(list)
@@ -57,7 +57,7 @@ class EpochMetrics:
             self._observed[name].append(value.detach())
 
     def check(self) -> None:
-        """Raise TrialFailure if a value since the last check is not finite; wait for the device."""
+        """Raise TrialFailure if a term since the last check is not finite; wait for the device."""
         faults: list[tuple[int, str, float]] = []
         for name, entries in self._terms.items():
             recent = [(step, value) for step, value, _ in entries if step >= self._checked]
@@ -65,7 +65,7 @@ class EpochMetrics:
                 continue
             is_finite = torch.stack([value for _, value in recent]).isfinite()
             if not bool(is_finite.all()):
-                step, value = recent[int(is_finite.int().argmin())]
+                step, value = recent[int(is_finite.int().argmin())]  # the first one not finite
                 faults.append((step, name, float(value)))
         self._checked = self.length
         if faults:
@@ -105,6 +105,7 @@ class EpochMetrics:
 
     def get_state(self) -> dict[str, Any]:
         """Return the epoch so far as tensors and lists, for a checkpoint."""
+        # name → (steps, values, weights)
         terms = {name: tuple(zip(*entries, strict=True)) for name, entries in self._terms.items()}
         return {
             "epoch": self.epoch,
@@ -118,15 +119,15 @@ class EpochMetrics:
 
     @staticmethod
     def from_state(state: dict[str, Any], device: torch.device) -> "EpochMetrics":
-        """Restore the epoch from what `get_state` returned."""
-        trace = EpochMetrics(state["epoch"], state["first_step"])
-        trace.length = trace._checked = state["length"]
+        """Restore an epoch, with its terms on `device`, from what `get_state` returned."""
+        restored = EpochMetrics(state["epoch"], state["first_step"])
+        restored.length = restored._checked = state["length"]
         for name, steps in state["steps"].items():
             values = state["values"][name].to(device).unbind()
-            trace._terms[name] = list(zip(steps, values, state["weights"][name], strict=True))
+            restored._terms[name] = list(zip(steps, values, state["weights"][name], strict=True))
         for name, values in state["observed"].items():
-            trace._observed[name] = list(values.to(device).unbind())
-        return trace
+            restored._observed[name] = list(values.to(device).unbind())
+        return restored
 
 
 def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None:

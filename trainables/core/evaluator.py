@@ -1,9 +1,4 @@
-"""Evaluate a trial's network on its splits, after an epoch and at the end of the training.
-
-At the end the method's own measurements (`Method.measure`) are added to a split's metrics: `<name>`
-is the mean over a sample of the split's images, and `<name>_low` and `<name>_high` are the 95 %
-percentile bootstrap interval of that mean.
-"""
+"""Evaluate a trial's network on its splits, after an epoch and at the end of the training."""
 
 from dataclasses import replace
 from typing import Any
@@ -42,7 +37,7 @@ class Evaluator:
         self.config, self.splits = config, splits
         self.network, self.inputs = parts.network, parts.inputs
         self.device, self.group, self.task = device, group, get_task(config)
-        self.best = f"best/{splits.selection}/{config.selection.metric}"  # a metric's name
+        self.best_metric_name = f"best/{splits.selection}/{config.selection.metric}"
 
     def is_due(self, epoch: int) -> bool:
         """Return whether the network is evaluated after an epoch, counted from 1."""
@@ -60,19 +55,22 @@ class Evaluator:
 
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Return metrics of one split, without the method's own measurements."""
+        """Return a split's metrics on all processes, without the method's own measurements."""
         task, network, subset = self.task, self.network.eval(), self.splits[split]
         blocks = self.inputs.iterate_blocks(subset, self.group)
-        local_answers = [task.compute_answers(network, block) for block in blocks]
-        answers = self.group.gather(local_answers, self.device)
+        # each process embeds its share of the images, or computes logits for classification
+        own_answers = [task.compute_answers(network, block) for block in blocks]
+        answers = self.group.gather(own_answers, self.device)
         options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
 
     @torch.inference_mode()
     def _measure(self, subset: Subset) -> dict[str, float]:
-        """Return the method's measurements on a sample of a split, with bootstrap intervals.
+        """Return the means of the method's measurements on a sample of a split, with intervals.
 
-        Images and random draws are the same for all trials and seeds.
+        A measurement (`Method.measure`) is, for example, an image's uncertainty. `<name>_low` and
+        `<name>_high` are the 95 % bootstrap interval of the mean `<name>`. The sample and random
+        draws are the same for all trials and seeds.
         """
         if not self.network.method.MEASURES:
             return {}
@@ -90,16 +88,17 @@ class Evaluator:
 def measure_images(
     network: Network, inputs: Inputs, subset: Subset, positions: Tensor, device: torch.device
 ) -> dict[str, Tensor]:
-    """Return what the method measures of the images at `positions`, float64 on the CPU.
+    """Return the method's measurements (name → [B] float64 on the CPU) of B images of a split.
 
-    Random draws are the same for all trials and seeds.
+    `positions` [B] are those in the split. Random draws are the same for all trials and seeds.
     """
     index, labels = subset.index[positions], subset.labels[positions]
     sample = replace(subset, index=index, labels=labels, queries=None)
     draws = streams.create_generator(0, "measure", device=device)
     blocks = inputs.iterate_blocks(sample)
-    measured = [network.method.measure(block, network.features, draws) for block in blocks]
-    return {name: torch.cat([m[name].double().cpu() for m in measured]) for name in measured[0]}
+    by_block = [network.method.measure(block, network.features, draws) for block in blocks]
+    names = by_block[0].keys()
+    return {name: torch.cat([values[name].double().cpu() for values in by_block]) for name in names}
 
 
 def bootstrap_interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:

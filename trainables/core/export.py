@@ -7,9 +7,6 @@
 The file's metadata holds the trial's configuration, and a digest of it and of every tensor, which
 detects damage. The export of a fine-tuned trial is complete. That of a trial on frozen features has
 head, method and loss, and names the backbone and its weights, from which it is built again.
-
-A digest does not detect intent, so the metadata is checked by type and range, and the tensors
-against the network that it names.
 """
 
 import hashlib
@@ -63,7 +60,7 @@ IMAGES_REMEDY = (
 
 
 class _Metadata(BaseModel):
-    """Metadata of an export, checked for types and ranges; `config` is checked later."""
+    """Metadata of an untrusted export, checked for types and ranges; `config` is checked later."""
 
     model_config = ConfigDict(strict=True)
 
@@ -75,13 +72,13 @@ class _Metadata(BaseModel):
 
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
-    """Export the network's current weights; equal weights give equal bytes."""
+    """Write a model's file: the network's weights, the trial's configuration, and class names."""
     metadata = {
         "format": FORMAT,
         "config": config.model_dump(mode="json"),
         "features": network.width,
         "classes": list(train.classes),
-        "frame": train.images.frame,
+        "frame": train.images.frame,  # share of an image's short side that evaluation crops
     }
     state = network.state_dict()
     tensors = {name: tensor.detach().to("cpu").contiguous() for name, tensor in state.items()}
@@ -124,7 +121,7 @@ class Model:
         if not isinstance(images, str | os.PathLike):
             return self._apply_to_images(self.network.embed, images, batch_size)
 
-        # decode a folder's pictures like the trial's own, and embed them batch by batch
+        # decode a folder's pictures like the trial's, in threads ahead of use; embed them by batch
         pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
         pixels = map_ahead(lambda picture: decode_picture(picture, self.short_side), pictures)
         parts = []
@@ -133,7 +130,7 @@ class Model:
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Compute logits [N, C] of images, in the order of `classes`; arguments as of `embed`."""
+        """Compute logits [N, C] of images for the C training classes; arguments as of `embed`."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
             fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
@@ -154,11 +151,11 @@ class Model:
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             inputs = cut_eval_images(pictures, rows, **options)
-            if self.network.backbone is None:
+            if self.network.backbone is None:  # the network takes the backbone's features
                 inputs = backbone(inputs)
             parts.append(function(inputs).cpu())
             if not torch.isfinite(parts[-1]).all():
-                fault = "Its outputs are NaN or infinite, because its training diverged"
+                fault = "The model's outputs are NaN or infinite, because its training diverged"
                 raise ConfigError("model", f"{fault}. Use another model.")
         return torch.cat(parts)
 
@@ -172,7 +169,7 @@ class Model:
 
 
 def load_model(path: str | Path, device: str = "auto") -> Model:
-    """Read an export, check all of it, and build its model on a device ("auto", "cuda:1", …).
+    """Read a trained model's file, check all of it, and build the model on a device ("cuda:1", …).
 
     Raises:
         ConfigError: the file is missing, altered or no export of this program, or needs a component
@@ -189,7 +186,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     vector_bytes = 4 * len(classes) * config.embedding.dim
     require(
         vector_bytes <= max(Path(path).stat().st_size, SPARE_BYTES),
-        f"The vectors of its {len(classes):,} classes would be larger than the file",
+        f"The vectors of {len(classes):,} classes would be larger than this file",
     )
 
     # build the backbone without loading its initial weights
@@ -200,11 +197,11 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
-        require(numbers >= needed, f"It has {numbers:,} numbers, but {name} has {needed:,}")
+        require(numbers >= needed, f"The file has {numbers:,} numbers, but {name} has {needed:,}")
         no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     width = backbone.features
-    fault = f"It states features: {metadata.features}, but its backbone has {width}"
+    fault = f"The file states features: {metadata.features}, but the backbone has {width}"
     require(metadata.features == width, fault)
 
     # build the network and load the tensors, after checking each
@@ -212,12 +209,12 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     network = Network(config, None if is_frozen else backbone, method, width)
     needed_tensors = network.state_dict()
     for name in sorted(weights.keys() | needed_tensors.keys()):
-        actual, needed_form = (
+        actual_form, needed_form = (  # dtype and shape in the file and in the network
             f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "nothing"
             for tensors in (weights, needed_tensors)
         )
-        fault = f"The tensor {name[:200]!r} is {actual} and must be {needed_form}"
-        require(actual == needed_form, fault)
+        fault = f"The tensor {name[:200]!r} is {actual_form} and must be {needed_form}"
+        require(actual_form == needed_form, fault)
         is_finite = bool(torch.isfinite(weights[name]).all())
         require(is_finite, f"The tensor {name!r} has NaN or infinite numbers")
     network.load_state_dict(weights)
@@ -233,10 +230,12 @@ def list_pictures(root: Path, argument: str = "images") -> list[Path]:
     Error messages name the `argument` or option that gave the folder.
     """
     try:
-        linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
-        files = {file for folder in (root, *linked) for file in iterate_images(folder)}
+        # `iterate_images` follows no links to folders; only those directly in `root` are followed
+        linked_folders = [path for path in root.iterdir() if path.is_symlink() and path.is_dir()]
+        files = {file for folder in (root, *linked_folders) for file in iterate_images(folder)}
     except OSError as error:
-        raise ConfigError(argument, f"{root}: {error.strerror}") from error
+        fault = f"The folder {root} cannot be read ({error.strerror}). Give a folder of pictures."
+        raise ConfigError(argument, fault) from error
     if not files:
         endings = " ".join(SUFFIXES)
         raise ConfigError(argument, f"{root} has no picture, that is, no file ending in {endings}.")
@@ -249,7 +248,7 @@ def convert_to_images(
     """Convert uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images, to `Images`.
 
     PIL images are first resized to `short_side`, as a trial on photographs did, unless it is None.
-    `frame` and `resize` are as in `Images`.
+    Evaluation crops the share `frame` of the short side, after a resize of that side to `resize`.
     """
     # convert PIL images, whose sizes may differ
     if isinstance(images, Image.Image):
@@ -273,12 +272,12 @@ def convert_to_images(
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        raise ConfigError("images", f"Their type is {type(images)}. {IMAGES_REMEDY}") from None
+        raise ConfigError("images", f"The images are a {type(images)}. {IMAGES_REMEDY}") from None
     is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
-    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)
+    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3], not [N, H, W]
     if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:
         return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
-    fault = f"They are {pixels.dtype} of shape {tuple(pixels.shape)}"
+    fault = f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}"
     raise ConfigError("images", f"{fault}. {IMAGES_REMEDY}")
 
 
@@ -294,7 +293,7 @@ def _convert_picture(
 
 
 def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
-    """Read an export's metadata and tensors, and verify its digest."""
+    """Return metadata and tensors, by name, of a trained model's file, and verify its digest."""
     try:
         # refuse a FIFO, at which safetensors would wait
         open_regular(path, most_bytes=MOST_BYTES).close()
@@ -303,7 +302,7 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        fault = f"This is no export, best.safetensors ({cause}). Give the path of one."
+        fault = f"This is no export, best.safetensors ({cause}). Give the path of an export."
         raise ConfigError(str(path), fault) from error
     # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:
@@ -311,17 +310,18 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
         raise ConfigError(str(path), fault) from error
     file_format = metadata.get("format") if isinstance(metadata, dict) else None
     if file_format not in (FORMAT, UNDIGESTED):
-        fault = f"Its format is {reprlib.repr(file_format)} instead of {FORMAT!r}"
+        fault = f"The file's format is {reprlib.repr(file_format)} instead of {FORMAT!r}"
         raise ConfigError(str(path), f"{fault}. Give the path of an export.")
     digest = metadata.pop("sha256", None)
     is_undigested = digest is None and file_format == UNDIGESTED
     if not is_undigested and digest != _compute_digest(metadata, weights):
-        raise ConfigError(str(path), f"Its digest does not match its content. {DAMAGED}")
+        raise ConfigError(str(path), f"The file's digest does not match its content. {DAMAGED}")
     try:
         return _Metadata.model_validate(metadata), weights
     except ValidationError as error:
         first = error.errors()[0]
-        fault = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        field = ".".join(map(str, first["loc"]))
+        fault = f"The field {field} of the metadata is wrong ({first['msg']})"
         raise ConfigError(str(path), f"{fault}. {DAMAGED}") from None
 
 

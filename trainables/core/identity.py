@@ -4,8 +4,8 @@
     trial_id    = first 16 hex digits of it, and the seed
 
 Canonical JSON has sorted keys, no spaces and only ASCII. A REVISION is an integer in a component's
-source. A developer raises it when a change alters numbers, so that stale results are not reused.
-Device, threads and the processor's kernels are provenance and not part of the id.
+source, raised when a change alters numbers, so that stale results are not reused. Device, threads
+and the processor's kernels are provenance and not part of the id.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ def dump_identity(config: BaseModel) -> dict[str, Any]:
 
 
 def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
-    """Return the REVISION of each component of a trial, as `{"loss.proxy_anchor": 1, …}`."""
+    """Return each component's REVISION (raised when numbers change), as `{"loss.nir": 1, …}`."""
     names = ["backbones", "features", "core"]
     names += [f"{kind}.{getattr(config, kind).name}" for kind in ("loss", "method", "data")]
     if folds_norms(config.backbone):
@@ -50,7 +50,7 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
     if config.data.uses_antialiasing:
         names.append("resizing")
     revisions = {name: int(get_revision(name)) for name in names}
-    if config.training.packed is not None:
+    if config.training.packed is not None:  # an option that trials before 0.2.0 could have
         revisions["packs"] = PACKS_REVISION
     return revisions
 

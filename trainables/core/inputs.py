@@ -32,10 +32,11 @@ class Features:
     def __init__(
         self, config: TrialConfig, splits: Splits, cache: Path, device: torch.device
     ) -> None:
-        self.all = load_cached_features(config, cache, device)
+        self.all = load_cached_features(config, cache, device)  # memory-mapped, of all images
         self.device = device
         self.width = int(self.all.shape[1])
         read_often = [splits.train, *([] if splits.val is None else [splits.val])]
+        # image indices and features on the device of each such split, the training split first
         self.resident = [(subset.index, self._gather_rows(subset.index)) for subset in read_often]
 
     def prefetch(self, batches: Tensor) -> None:
@@ -53,7 +54,7 @@ class Features:
         Block borders do not depend on the number of ranks, so embeddings are equal bit by bit.
         """
         for index, rows in self.resident:
-            if index is subset.index:
+            if index is subset.index:  # this split's features are on the device already
                 yield from group.local_shard(torch.split(rows, FEATURE_BLOCK))
                 return
         for part in group.local_shard(torch.split(subset.index, FEATURE_BLOCK)):
@@ -76,7 +77,7 @@ class Pictures:
         self.settings: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         self.settings |= {"size": config.data.image_size, "device": device}
         self.reader = Reader(splits.train.images.to(device), device)
-        self.rows = splits.train.index
+        self.rows = splits.train.index  # of the training images among all images
 
     def prefetch(self, batches: Tensor) -> None:
         """Read ahead the batches at these positions, [steps, B]; this changes only the speed."""
@@ -88,7 +89,7 @@ class Pictures:
         return train_images(images, rows, config=self.augment, generator=generator, **self.settings)
 
     def iterate_blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        """Yield this rank's blocks [N, 3, S, S] of a split as `Features` does, not augmented."""
+        """Yield this rank's blocks [N, 3, S, S] of a split's images, in order, not augmented."""
         blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.prefetch(blocks)
         for block in blocks:

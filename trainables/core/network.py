@@ -40,11 +40,11 @@ class Network(nn.Module):
         # listed now, because `requires_grad` changes later, in the warm-up
         parameters = () if backbone is None else backbone.parameters()
         self.tuned = [parameter for parameter in parameters if parameter.requires_grad]
-        self.held = config.schedule.held_roles
+        self.held = config.schedule.held_roles  # roles that do not train in the warm-up
         self.bf16 = config.training.precision == "bf16"
 
-    def enter(self, phase: str, parameters: list[nn.Parameter]) -> None:
-        """Switch to training mode; enable gradients only of `parameters` that train in `phase`."""
+    def enter_phase(self, phase: str, parameters: list[nn.Parameter]) -> None:
+        """Set training mode for "warmup" or "main"; freeze `parameters` that do not train then."""
         active = {id(p) for group in self.param_groups(phase) for p in group.params}
         for parameter in parameters:
             parameter.requires_grad_(id(parameter) in active)
@@ -55,9 +55,9 @@ class Network(nn.Module):
         return inputs if self.backbone is None else self._pool(self.backbone, inputs)
 
     def compute_answer_features(self, inputs: Tensor) -> Tensor:
-        """Return the features [N, F] for retrieval and classification.
+        """Return the features [N, F] by which images are retrieved and classified.
 
-        They lack a second token that the method uses only in training.
+        Those of a second class token, which some methods need only in training, are left out.
         """
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)
@@ -81,19 +81,19 @@ class Network(nn.Module):
         return compare_embeddings(self.method, query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
-        """Return a plain score, which is faster, if method and loss allow it, else `score`."""
-        geometry = self.method.loss.retrieval
+        """Return a fast score by dot products, if method and loss allow it, else `self.score`."""
+        geometry = self.method.loss.retrieval  # how the loss compares two embeddings
         unit = geometry.normalize or geometry.kind == "cosine"
         if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN:
             return self.score
         return PlainScore(PLAIN[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        """Return the parameters that train in `phase`; the schedule holds some during "warmup"."""
+        """Return the parameter groups that train in `phase` ("warmup" or "main")."""
         groups = self.method.param_groups(phase)
         if self.backbone is not None:
             groups = [ParamGroup("backbone", self.tuned), *groups]
-        if phase == "warmup":
+        if phase == "warmup":  # the schedule holds the parameters of some roles
             groups = [group for group in groups if group.role not in self.held]
         return groups
 
@@ -111,7 +111,7 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
     """Build the backbone on the CPU; without weights, initialise it from its own random stream.
 
-    A second token has a stream of its own, so that it does not change the rest of the backbone.
+    A second class token, which some methods add, has its own stream, so the rest stays the same.
     """
     with streams.seed_global_generator(seed, "init", "backbone"):
         backbone = build_backbone(

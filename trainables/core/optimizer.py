@@ -1,7 +1,4 @@
-"""Build the optimiser with one group for each parameter role, and compute the learning rate.
-
-The learning rate is a function of the step, so a checkpoint does not need to store the schedule.
-"""
+"""Build the optimiser, and compute the learning rate as a function of the step."""
 
 import math
 from dataclasses import dataclass
@@ -20,8 +17,8 @@ ONE_CYCLE_RISE, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1 / 25e4
 def build_optimizer(config: OptimizerConfig, groups: list[ParamGroup]) -> torch.optim.Optimizer:
     """Build the optimiser with one parameter group for each role.
 
-    Each group has torch's keys, `role`, and `base_lr` = lr · multiplier of the role. Fused kernels
-    update a tensor in one pass.
+    A role says what a parameter is ("backbone", "head", …). Each group has torch's keys, `role`,
+    and `base_lr` = lr · multiplier of the role. Fused kernels update a tensor in one pass.
     """
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
@@ -77,8 +74,8 @@ class RateSchedule:
     def compute_factor(self, step: int) -> float:
         """Return the factor of all base learning rates at a step."""
         warmup = self.config.warmup_epochs * self.steps_per_epoch
-        n = self.epochs * self.steps_per_epoch - warmup
-        i = max(0, step - warmup)
+        n = self.epochs * self.steps_per_epoch - warmup  # steps after the warm-up
+        i = max(0, step - warmup)  # of them, those before this step
         match self.config.name:
             case "constant":
                 return 1.0
@@ -102,11 +99,11 @@ class RateSchedule:
 
 
 def _one_cycle_factor(i: int, n: int) -> float:
-    """Return OneCycleLR's factor at step i of n."""
-    top = ONE_CYCLE_RISE * n - 1
-    if i <= top:
-        start, end, share = ONE_CYCLE_START, 1.0, i / top
-    else:  # a run too short for a rise (top ≤ 0) starts at its peak
-        top = max(top, 0.0)
-        start, end, share = 1.0, ONE_CYCLE_END, (i - top) / max(n - 1 - top, 1.0)
+    """Return the factor of torch's OneCycleLR at step i of n: it rises to 1, then falls."""
+    peak_step = ONE_CYCLE_RISE * n - 1
+    if i <= peak_step:
+        start, end, share = ONE_CYCLE_START, 1.0, i / peak_step
+    else:  # a run too short for a rise (peak_step ≤ 0) starts at its peak
+        peak_step = max(peak_step, 0.0)
+        start, end, share = 1.0, ONE_CYCLE_END, (i - peak_step) / max(n - 1 - peak_step, 1.0)
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))

@@ -79,12 +79,13 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
     For a module without a package, yield those in its folder, unless that is `site-packages`.
     """
     top = package.partition(".")[0]
-    is_shared = any(part in ("site-packages", "dist-packages") for part in folder.parts)
+    is_site_packages = any(part in ("site-packages", "dist-packages") for part in folder.parts)
     for name in _iterate_import_names(tree, package):
         first = name.partition(".")[0]
         file = find_module_file(first)
+        # a module of the folder, or a package in it
         is_in_folder = file is not None and folder in file.parents[:2]
-        is_own = top == first or (not top and not is_shared and is_in_folder)
+        is_own = top == first or (not top and not is_site_packages and is_in_folder)
         if is_own and find_module_file(name) is not None:
             yield name
 
@@ -104,7 +105,7 @@ def _iterate_import_names(tree: ast.Module, package: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             source = "." * node.level + (node.module or "")
             source = importlib.util.resolve_name(source, package) if node.level else source
-            yield source
+            yield source  # and each imported name, which may be a module too
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
 
@@ -139,7 +140,7 @@ def _normalize_tree(node: Any) -> Any:
         [name, _normalize_tree(value)]
         for name, value in ast.iter_fields(node)
         if value not in (None, [])
-        and not (isinstance(value, ast.JoinedStr) and not value.values)
+        and not (isinstance(value, ast.JoinedStr) and not value.values)  # an empty format
         and name not in ("annotation", "returns", "type_comment", "kind", "ctx", "type_params")
     ]
     return [type(node).__name__, *fields]
@@ -164,7 +165,7 @@ def digest_modules(names: Iterable[str]) -> str:
 
 
 def digest_class(cls: type) -> str:
-    """Return the digest of the module of a loss, method or data set, or raise NoSource."""
+    """Return the digest of the module of a loss, method or data set; NoSource if it has no file."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if file is None or Path(file).suffix != ".py":
@@ -172,6 +173,7 @@ def digest_class(cls: type) -> str:
     functions = [inspect.unwrap(item) for item in vars(cls).values() if inspect.isfunction(item)]
     function_files = {function.__code__.co_filename for function in functions}
     is_foreign = bool(function_files) and file not in function_files
+    # a dataclass may have only generated functions, which no file contains
     if is_foreign and "__dataclass_fields__" not in vars(cls):
         raise NoSource(f"The class {name} was made in {min(function_files)}, not in {file}")
     return digest_modules([cls.__module__])
@@ -196,7 +198,7 @@ def compute_trial_digests(config: Mapping[str, Any]) -> dict[str, str | None]:
 
 @cache
 def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
-    """Read a component's REVISION and the digests with equal numbers from `digests.json`."""
+    """Return from `digests.json` a component's REVISION and its digests with equal numbers."""
     listed = json.loads(DIGESTS_FILE.read_text()) if DIGESTS_FILE.is_file() else {}
     entry = listed.get(component, {"revision": "", "hashes": []})
     return str(entry["revision"]), frozenset(entry["hashes"])
@@ -213,6 +215,7 @@ def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ())
     revision, listed = _read_equal_digests(component)
     groups = [set(pair) for pair in accepted]
     groups += [set(listed)] if revision == get_revision(component) else []
+    # join all groups that share a digest, until none adds one
     equal = {current}
     while connected := [group for group in groups if group & equal and not group <= equal]:
         equal = equal.union(*connected)

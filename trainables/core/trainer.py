@@ -93,9 +93,9 @@ class Trainer:
         self.seconds = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
-        self.trace: EpochMetrics | None = None
-        self.resumed_from: int | None = None
-        self.clock = self._saved = time.monotonic()
+        self.trace: EpochMetrics | None = None  # loss terms of an epoch that is under way
+        self.resumed_from: int | None = None  # epoch
+        self.clock = self._saved = time.monotonic()  # last update of `seconds`; last checkpoint
 
         # restore the newest checkpoint
         self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
@@ -126,20 +126,20 @@ class Trainer:
             )
         self.clock = time.monotonic()
         if self.steps == 0 and self.config.embedding.init == "pca":
-            self._start_from_data()
+            self._initialize_from_features()
         while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
             is_pause = self.epoch == last < epochs
-            if is_pause or self._is_due(epoch_end=True):
+            if is_pause or self._is_checkpoint_due(epoch_end=True):
                 self.save_checkpoint()
 
     @torch.no_grad()
-    def _start_from_data(self) -> None:
-        """Initialise the method from the training features.
+    def _initialize_from_features(self) -> None:
+        """Initialise the method's head by the principal directions of the training features.
 
-        Their principal directions are cached, unless the features depend on the seed, as with a
-        backbone without weights or with a second token.
+        The directions are cached, unless the features depend on the seed, as with a backbone
+        without weights or with a second class token.
         """
         network = self.network.eval()
         blocks = self.inputs.iterate_blocks(self.splits.train)
@@ -147,9 +147,10 @@ class Trainer:
         is_random = self.config.backbone.weights == "none"
         has_second_token = isinstance(network.backbone, ExtraTokenViT)
         if network.backbone is None or not (is_random or has_second_token):
+            # a function that `fit` calls instead of computing the directions
             network.method.principal = load_principal_start(self.runtime.cache_dir)
         network.method.fit(features)
-        self.group.broadcast_(self.parameters)
+        self.group.broadcast_(self.parameters)  # all processes begin with the main one's weights
 
     def _train_epoch(self) -> EpochReport:
         """Train the current epoch, from its start or from a checkpoint within it, and report it."""
@@ -157,7 +158,8 @@ class Trainer:
         seconds_before = self.seconds
         batches = self.plan_batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
-        self.network.enter(phase, self.parameters)
+        self.network.enter_phase(phase, self.parameters)
+        # loss terms of the epoch so far, one entry for each step
         trace = self.trace = self.trace or EpochMetrics(self.epoch + 1, self.steps)
         self.inputs.prefetch(batches[trace.length :])
 
@@ -166,7 +168,7 @@ class Trainer:
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
                 trace.check()
-                if self._is_due(epoch_end=False):
+                if self._is_checkpoint_due(epoch_end=False):
                     self.save_checkpoint()
         trace.check()
 
@@ -181,11 +183,11 @@ class Trainer:
         # evaluate it and keep the best weights
         if self.evaluator.is_due(self.epoch):
             scores = self.evaluator.evaluate_epoch()
-            self._select_epoch(scores[self.splits.selection][self.config.selection.metric])
+            self._keep_best_weights(scores[self.splits.selection][self.config.selection.metric])
             for split, values in scores.items():
                 metrics |= {f"{split}/{name}": value for name, value in values.items()}
         if self.best is not None:
-            metrics[self.evaluator.best] = self.best["value"]
+            metrics[self.evaluator.best_metric_name] = self.best["value"]
 
         # report it
         self._update_training_time()
@@ -206,8 +208,7 @@ class Trainer:
         # load and prepare the batch
         inputs = self.inputs.load_training_inputs(positions, generators["augment"])
         labels = self.labels.index_select(0, positions.to(self.device))
-        batch = Batch(inputs, labels[:, None])
-        batch = method.prepare(batch, generators["prepare"])
+        batch = method.prepare(Batch(inputs, labels[:, None]), generators["prepare"])
 
         # forward pass
         features = self.passes.compute_features(batch.inputs)
@@ -215,9 +216,10 @@ class Trainer:
         terms = method.terms(state, batch.labels, progress, generators["loss"])
 
         # backward pass
-        for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
-            parameter.grad = None
-        self.passes.backward(self.trace.add(terms))
+        for parameter in self.parameters:
+            parameter.grad = None  # faster than `zero_grad`, which enters torch's compiler
+        loss = self.trace.add(terms)  # records the terms, and returns Σ weight · value
+        self.passes.backward(loss)
         self.trace.add_observed(method.observed())
 
         # clip gradients and update the weights
@@ -237,8 +239,8 @@ class Trainer:
         labels, size = self.splits.train.labels, training.batch_size
         return draw_epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
-    def _select_epoch(self, value: float) -> None:
-        """Copy the network's weights if this epoch has the best selection metric so far."""
+    def _keep_best_weights(self, value: float) -> None:
+        """Copy the weights if `value` is the best selection metric yet, or if the last are kept."""
         is_last = self.config.selection.keep == "last"
         if self.best is None or is_last or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -270,7 +272,7 @@ class Trainer:
         )
 
     def describe_provenance(self) -> dict[str, Any]:
-        """Return what the trial ran on and with, which its id does not contain."""
+        """Return device, versions and settings of this run, which the trial's id leaves out."""
         device, is_gpu = self.device, self.device.type == "cuda"
         return {
             "device": f"cuda ({torch.cuda.get_device_name(device)})" if is_gpu else "cpu",
@@ -281,7 +283,7 @@ class Trainer:
             "data_fingerprint": self.splits.fingerprint,
             "resumed_from_epoch": self.resumed_from,
             "steps_this_process": self.steps_here,
-            **self.passes.describe_rounding(),
+            **self.passes.describe_rounding(),  # micro-batch, checkpointing and processes
         }
 
     def _update_training_time(self) -> None:
@@ -290,7 +292,7 @@ class Trainer:
         self.seconds += now - self.clock
         self.clock = now
 
-    def _is_due(self, *, epoch_end: bool) -> bool:
+    def _is_checkpoint_due(self, *, epoch_end: bool) -> bool:
         """Return whether a checkpoint is due; an interval of 0 saves only at the end of epochs."""
         interval = self.runtime.checkpoint_seconds
         return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
@@ -313,7 +315,7 @@ class Trainer:
         self._saved = time.monotonic()
 
     def _restore_checkpoint(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
-        """Load all state from a checkpoint, with the best weights so far."""
+        """Load the trial's state from a checkpoint; `best` has the best weights so far."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
@@ -321,4 +323,4 @@ class Trainer:
         if state["trace"] is not None:
             self.trace = EpochMetrics.from_state(state["trace"], self.device)
         self.best, self.resumed_from = best, self.epoch
-        LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)
+        LOG.info("The trial resumes after epoch %d, step %d.", self.epoch, self.steps)

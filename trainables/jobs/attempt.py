@@ -45,9 +45,10 @@ def is_config_error(last: Mapping[str, Any]) -> bool:
 def count_equal_errors(
     counts: dict[str, Counter[str]], studies: Iterable[str], last: Mapping[str, Any]
 ) -> list[str]:
-    """Count a trial's ConfigError for its studies, and return the studies to stop.
+    """Update `counts` by a trial's last event, and return those of its studies that must stop.
 
-    `counts` maps a study to the number of each reason since its last success; it is updated.
+    `counts` maps a study to the number of each ConfigError since its last success. A study stops at
+    the third equal error, because all its other trials would fail likewise.
     """
     stopped = []
     for study in studies:
@@ -74,10 +75,11 @@ class Attempt:
     def __init__(
         self, job: Job, runner: str, *, clean: bool, lock_seconds: float = LOCK_SECONDS
     ) -> None:
-        assert job.runtime.trial_dir is not None, f"job of trial {job.trial_id} without a folder"
+        """Lock the trial's folder and begin its log; `receive_events` starts the job."""
+        assert job.runtime.trial_dir is not None, f"The job of {job.trial_id} has no folder"
         self.job, self.clean, self.folder = job, clean, job.runtime.trial_dir
         self._files = TrialFolder(self.folder)
-        self._runner: Runner = resolve_name(runner)
+        self._runner: Runner = resolve_name(runner)  # imports the function
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self._files.lock)
         try:
@@ -102,7 +104,7 @@ class Attempt:
         """
         events: list[Event] = []
         end = time.monotonic() + patience
-        seconds = self.job.runtime.stuck_after
+        seconds = self.job.runtime.stuck_after  # without an event; then `Watch` ends this process
         watch = None if seconds is None else Watch(seconds, self._files.log)
         try:
             if self._events is None:
@@ -118,7 +120,7 @@ class Attempt:
                     return events
             raise TrialFailure("The runner ended without a final event")
         except OSError as error:
-            self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
+            self._logger.info("%s was interrupted by the machine: %s", self.job.trial_id, error)
             raise
         except Exception as error:
             last = build_failure_event(error)
@@ -130,7 +132,7 @@ class Attempt:
                 watch.close()
 
     def remove_files(self) -> None:
-        """Delete the trial's local files except the lock, once the storage has copies."""
+        """Delete all files in the trial's folder except the lock; call once copies are stored."""
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)

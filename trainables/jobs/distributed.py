@@ -3,8 +3,7 @@
     python -m trainables.jobs.distributed < line        a peer, started by the main process
 
 The main process is the worker, which writes the trial's files and events. Its peers write nothing
-and end with it. Each process has its own GPU, or all use the CPU. `machine/group.py` has their
-collectives, `backbones/grad_cache.py` divides the batch.
+and end with it. Each process has its own GPU, or all use the CPU.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ EXIT_SECONDS = 10.0  # to wait for a failed process's last event
 
 @contextmanager
 def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
-    """Start a trial's peers for a block, and yield the group and the main process's runtime.
+    """Run a block with a trial's further processes (peers); yield the group and rank 0's runtime.
 
     Raises:
         TrialFailure: a peer failed; the message says how.
@@ -73,7 +72,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's runtime: its device, its share of the threads, and rank 0's folder."""
+    """Return one process's runtime: its GPU or the CPU, and its threads; rank 0 has the folder."""
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
         n_gpus = torch.cuda.device_count()
@@ -93,14 +92,12 @@ class Peer:
     """A process that trains along; it ends when the main process closes its standard input."""
 
     def __init__(self, job: Job, rank: int, rendezvous: Path) -> None:
+        """Start the process and send it the job, its rank, and the file where the group meets."""
         self.rank = rank
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "trainables.jobs.distributed"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        command = [sys.executable, "-m", "trainables.jobs.distributed"]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env)
         assert self.process.stdin is not None
         request = {"job": job.to_dict(), "rank": rank, "rendezvous": str(rendezvous)}
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -113,7 +110,7 @@ class Peer:
         return json.loads(line) if line else None
 
     def explain_end(self, last: Any) -> Exception:
-        """Convert the peer's last event, or its end without one, to an error of the trial."""
+        """Return the error to raise for a peer whose last event is `last`; None: it was killed."""
         if last is None:
             code = self.process.wait()
             return OSError(f"Process {self.rank} of the trial ended with exit code {code}")

@@ -44,10 +44,10 @@ class Member:
 def evaluate_ensemble(
     members: Sequence[Member], runtime: Runtime, metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Compute metrics of the concatenated embeddings of the test images, which all folds share.
+    """Return metrics of the test images, embedded by all members and concatenated, by name.
 
-    `METRICS` are always computed. Only one network is in memory at a time; the head of a method
-    with its own score stays.
+    The members are networks that were trained on different folds of a study. `METRICS` are always
+    computed. One network is in memory at a time; the head of a method with its own score stays.
     """
     # check that the members are folds of one configuration
     if len(members) < 2:
@@ -63,7 +63,7 @@ def evaluate_ensemble(
             fault = f"{member.export} is gone. Give --force to train the study's folds again"
             raise TrialFailure(fault)
 
-    # embed the test images by each, and evaluate the joint embeddings
+    # embed the test images by each member, and evaluate the joint embeddings
     if runtime.threads is not None:
         torch.set_num_threads(runtime.threads)
     splits = load_splits(first.config.data, runtime.cache_dir)
@@ -83,7 +83,7 @@ def _strip_fold(config: TrialConfig) -> TrialConfig:
 
 @torch.inference_mode()
 def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
-    """Embed the test images, [N, E], and return the score or method that compares them."""
+    """Return a member's embeddings [N, E] of the test images, and the score or method for them."""
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)
@@ -104,7 +104,8 @@ def _build_joint_score(members: Sequence[tuple[Tensor, PlainScore | Method]]) ->
     widths = [part.shape[1] for part, _ in members]
     methods = [method for _, method in members if isinstance(method, Method)]
 
-    def mean_score(query: Tensor, reference: Tensor) -> Tensor:
+    def average_scores(query: Tensor, reference: Tensor) -> Tensor:
+        """Return the mean score; each member's method compares its own columns of the rows."""
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))
         scores = [
             compare_embeddings(method, q, r, method.loss.retrieval)
@@ -112,4 +113,4 @@ def _build_joint_score(members: Sequence[tuple[Tensor, PlainScore | Method]]) ->
         ]
         return torch.stack(scores).mean(0)
 
-    return mean_score
+    return average_scores

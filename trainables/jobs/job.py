@@ -1,8 +1,4 @@
-"""Run one job: train a trial, or evaluate it further.
-
-Events are JSON-able dicts, so that they can cross process borders. The trial's folder holds its
-progress, so the same job can be run again after any interruption.
-"""
+"""Run one job, which yields JSON-able events: train or resume a trial, or evaluate it further."""
 
 import hashlib
 import json
@@ -76,7 +72,8 @@ def run_job(job: Job) -> Iterator[Event]:
 
 
 def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
-    """Return a finished trial's event with the metrics of the job that it lacks."""
+    """Compute the job's metrics that a finished trial's final event lacks; return it with them."""
+    # metrics of another version of the evaluator do not count
     earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
     if job.mode == "ensemble":
         members = [
@@ -95,7 +92,7 @@ def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
 def _compute_missing_metrics(
     job: Job, config: TrialConfig, export: str, earlier: Mapping[str, Event]
 ) -> dict[str, Event]:
-    """Return, by split, all metrics of each split of the job for which `earlier` lacks some."""
+    """Return, for each of the job's splits that lacks a metric, `earlier` and new metrics of it."""
     folder = job.runtime.trial_dir
     requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
@@ -129,7 +126,7 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
             yield {"event": "epoch", **asdict(report)}
         history = [{"event": "epoch", **asdict(report)} for report in trainer.history]
         if trainer.epoch < epochs:
-            LOG.info("paused after epoch %d", trainer.epoch)
+            LOG.info("The trial pauses after epoch %d.", trainer.epoch)
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return None
         final = trainer.finish(job.evaluate, job.metrics)
@@ -138,7 +135,7 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
 
 @contextmanager
 def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
-    """Add to an out-of-memory error which settings need less memory."""
+    """Run a block, and add to its out-of-memory error which settings need less memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -153,7 +150,8 @@ def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
 def _load_result(job: Job, identity: Event) -> Event | None:
     """Return the stored final event of a finished trial, or None if it must be trained.
 
-    The event counts only if its export exists and the driver's code made it.
+    The event counts only if its export exists and the driver's code made it. An event of another
+    `identity` (configuration hash and seed) is refused.
     """
     folder, has_own_evaluations = job.runtime.trial_dir, True
     if job.source is not None:
@@ -166,7 +164,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         final: Event = json.loads(path.read_text())
         digest = final.pop(DIGEST, None)  # the first versions wrote none
         if digest is not None and digest != _seal_result(final)[DIGEST]:
-            raise ValueError("the digest does not match")
+            raise ValueError("The digest does not match")
     except ValueError:
         LOG.warning("%s is damaged. The trial resumes from its checkpoints.", path)
         return None
@@ -176,6 +174,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         raise ConfigError(str(path), f"{fault}. Give another output folder, or remove this one.")
     if not join_inside(folder, final["export"]).exists():
         return None
+    # evaluations by another evaluator are computed again
     return final if has_own_evaluations else {**final, "evaluations": {}}
 
 

@@ -30,7 +30,7 @@ def describe_node() -> str:
 
 
 def localize_job(payload: Payload) -> Job:
-    """Replace the job's folders by local ones if this node shares none with the driver."""
+    """Return the job, with folders of this node's cache if it shares none with the driver."""
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
     if storage is None or not storage.own_folder:
@@ -44,7 +44,7 @@ def localize_job(payload: Payload) -> Job:
     trials = cache / NODES / (job.runtime.run or "run")
     trial_dir = locate_trial_folder(trials, job.trial_id)
     members = []
-    for member in job.members:
+    for member in job.members:  # trials whose weights an ensemble reads
         member_folder = locate_trial_folder(trials / READ, member.export.parent.name)
         members.append(replace(member, export=join_inside(member_folder, member.export.name)))
     runtime = replace(job.runtime, cache_dir=cache, trial_dir=trial_dir)
@@ -52,7 +52,7 @@ def localize_job(payload: Payload) -> Job:
 
 
 def check_data(job: Job, fingerprint: str) -> None:
-    """Raise OSError, with node and folder, if its data set is missing or not the driver's."""
+    """Raise OSError if the job's data set is missing on this node or differs from the driver's."""
     from trainables.data import dataset
     from trainables.errors import ConfigError
 
@@ -77,6 +77,7 @@ def fetch_files(storage: Storage, job: Job) -> None:
     folder = job.runtime.trial_dir
     assert folder is not None
     has_state = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
+    # pairs of a trial and the folder for its files: the job's own, then members of an ensemble
     targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
     targets += [(export.parent.name, export.parent) for export in exports]
@@ -106,7 +107,7 @@ def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file of the state, which differ once the state is newer."""
+    """Return file → (size, time) for a trial's checkpoint and result, to notice a newer state."""
     state = {}
     for name, path in iterate_checkpoint_files(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -152,7 +153,7 @@ def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
             if info.type == pyarrow.fs.FileType.File
         }
         for name in sorted({path.partition("/")[0] for path in sizes}, reverse=True):
-            if f"{name}/{MANIFEST}" not in sizes:
+            if f"{name}/{MANIFEST}" not in sizes:  # written last, so the copy is incomplete
                 continue
             with files.open_input_stream(f"{location}/{name}/{MANIFEST}") as stream:
                 listed = json.loads(stream.read())

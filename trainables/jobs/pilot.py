@@ -3,9 +3,7 @@
     python -m trainables.jobs.pilot < job.json
 
 This runs in a separate process, so that its peak memory is that of one trial, and prints one JSON
-line. It writes only the caches that the trial would fill too. An error before the trial's first
-epoch (missing weights, an unreadable image, sizes that do not fit) ends the pilot with the same
-message.
+line. It writes only the caches that the trial would fill too. Errors are those of the trial.
 """
 
 import json
@@ -49,7 +47,7 @@ def run_pilot(
 
     # time the steps
     batches = trainer.plan_batches(0)
-    trainer.network.enter("main", trainer.parameters)
+    trainer.network.enter_phase("main", trainer.parameters)
     trainer.trace = EpochMetrics(1, 0)
     for number in range(steps + 1):
         begun = time.perf_counter()

@@ -3,10 +3,6 @@
 This is the only file of the package that imports Ray. A job arrives as the text of a `Payload` in
 `config[PAYLOAD]`. Each step returns `{"events": JSON text, "done": bool, "node": Ray's node id}`;
 events are text because Ray copies and flattens every mapping in a result.
-
-With a storage the job runs in a separate thread and a step returns after ten seconds at most,
-because Tune saves checkpoints only between steps. The end of a trial is stored before it is
-reported to the driver.
 """
 
 import json
@@ -60,7 +56,7 @@ Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
 
 
 def run_calls(calls: queue.SimpleQueue[Call]) -> NoReturn:
-    """Run the calls of a queue forever, in a daemon thread, which an executor does not have."""
+    """Run the functions of a queue in a daemon thread forever; put each result into its future."""
     while True:
         function, future = calls.get()
         try:
@@ -91,10 +87,14 @@ class JobTrainable(tune.Trainable):
         self._payload = Payload.parse(config.pop(PAYLOAD))
         self._job = self._payload.job
         self._last: list[Event] = []  # last events, held back until they are stored
-        self._stored: dict[str, tuple[int, int]] = {}
+        self._stored: dict[str, tuple[int, int]] = {}  # state of the folder when last stored
 
     def step(self) -> dict[str, Any]:
-        """Return the next events; with a storage, ask Tune for a checkpoint of a newer state."""
+        """Return the trial's next events as Tune's result.
+
+        With a storage, return after ten seconds at most, since Tune saves checkpoints only between
+        steps, and ask for a checkpoint once the trial's folder has a newer state.
+        """
         if self._attempt is None:
             self._attempt = self._enter_folder()
 
@@ -114,7 +114,7 @@ class JobTrainable(tune.Trainable):
         return self._build_result(events) | {"should_checkpoint": changed or bool(self._last)}
 
     def _enter_folder(self) -> Attempt:
-        """Lock the trial's folder and fetch what the job needs."""
+        """Lock the trial's folder, fetch what the job needs, and return the attempt to run it."""
         payload = self._payload
         self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
@@ -132,7 +132,7 @@ class JobTrainable(tune.Trainable):
         return attempt
 
     def _receive_events(self, attempt: Attempt) -> list[Event]:
-        """Return the trial's next events, or none after `STEP_SECONDS`."""
+        """Return the next events of a trial that runs in a thread, or none after `STEP_SECONDS`."""
         seconds = min(self._payload.gather, STEP_SECONDS)
         if self._calls is None:  # one thread for all jobs
             self._calls = queue.SimpleQueue()
@@ -153,7 +153,7 @@ class JobTrainable(tune.Trainable):
         return {"events": json.dumps(events), "done": done, "node": node}
 
     def save(self, checkpoint_dir: str | None = None) -> Any:
-        """Save a checkpoint to the storage, with retries."""
+        """Save a checkpoint to the storage, with retries; Tune uploads the temporary folder."""
         assert self._attempt is not None
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=self._attempt.folder) as draft:
             folder = str(Path(draft) / "checkpoint")
@@ -169,7 +169,7 @@ class JobTrainable(tune.Trainable):
         """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
-        """Close the attempt, unless its thread does not return within `STOP_SECONDS`."""
+        """Close the attempt, unless the thread that runs it does not return in `STOP_SECONDS`."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return
@@ -180,7 +180,7 @@ class JobTrainable(tune.Trainable):
             self._future = None
         storage = self._payload.storage
         if storage is not None and storage.own_folder and self._last:
-            attempt.remove_files()  # the storage has copies
+            attempt.remove_files()  # the trial has ended, and the storage has copies
         attempt.close()
 
 

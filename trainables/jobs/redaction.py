@@ -1,8 +1,7 @@
 """Redact secrets in texts of errors and logs.
 
 Libraries write addresses and headers into their messages, and a trial's last error stays in its
-log, the ledger, tags and reports. Passwords, tokens and keys from the environment are replaced in
-them, and passwords in URLs.
+log, the ledger, tags and reports.
 """
 
 import logging
@@ -20,14 +19,15 @@ _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
 def redact_secrets(text: str) -> str:
-    """Replace every secret of this process's environment in `text` by `***`.
+    """Return `text` with `***` for each secret of the environment and each password in a URL.
 
-    An absolute path, as in `$GOOGLE_APPLICATION_CREDENTIALS`, is not a secret.
+    A variable such as `$API_KEY` holds a secret, unless its value is an absolute path or short.
     """
     for name, value in os.environ.items():
         is_secret = _SECRET.search(name.lower()) and not Path(value).is_absolute()
         if is_secret and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
+    # and the password in `https://user:password@host`
     return _USER.sub(rf"\1:{HIDDEN}", text)
 
 

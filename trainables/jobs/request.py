@@ -1,7 +1,4 @@
-"""Define the requests that processes send to workers: jobs, and views of trained models.
-
-The receiver validates all fields, because a worker on another machine may have older code.
-"""
+"""Define the requests that processes send to workers: jobs, and views of trained models."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +29,7 @@ class JsonSerializable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Build an instance from what `to_dict` returned.
+        """Build an instance from what `to_dict` returned, perhaps with older code elsewhere.
 
         Raises:
             ConfigError: a field is missing or unknown, or its value has another type.
@@ -42,7 +39,7 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            fault = f"{first['msg']}, not {repr(first['input'])[:200]}"
+            fault = f"The value {repr(first['input'])[:200]} is not valid ({first['msg']})"
             raise ConfigError(path, f"{fault}. Put the same code on every machine.") from None
         return instance
 

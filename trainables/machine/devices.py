@@ -1,8 +1,4 @@
-"""Choose a trial's device and check that it supports bfloat16.
-
-bfloat16 changes numbers (three digits instead of seven in each product of the backbone), so
-`training.precision` is part of a trial's id. It applies to evaluation too.
-"""
+"""Choose a trial's device and check that it supports bfloat16."""
 
 import re
 

@@ -39,7 +39,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def join_inside(folder: Path, name: object) -> Path:
-    """Return `folder / name`; refuse an untrusted `name` as `../x`, `/x`, `a/b` or ``."""
+    """Return `folder / name`; refuse an untrusted `name` such as `../x`, `/x`, `a/b` or ``."""
     if isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name:
         path = folder / name
         if path.parent == folder and path.name == name:
@@ -70,11 +70,11 @@ def open_regular(
         kind = {errno.ENXIO: "a socket", errno.ELOOP: "a symbolic link"}.get(error.errno or 0)
         if kind is None:
             raise
-        raise OSError(errno.EINVAL, f"{kind}, no regular file", str(path)) from error
+        raise OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path)) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        refusal = OSError(errno.EINVAL, f"{kind}, no regular file", str(path))
+        refusal = OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path))
     elif most_bytes is not None and status.st_size > most_bytes:
         refusal = _build_size_error(path, most_bytes)
     else:
@@ -93,4 +93,4 @@ def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True
 
 
 def _build_size_error(path: str | Path, most_bytes: int) -> OSError:
-    return OSError(errno.EFBIG, f"larger than {most_bytes:,} bytes", str(path))
+    return OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes", str(path))

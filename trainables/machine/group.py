@@ -52,7 +52,7 @@ class Group:
         return rows[begin : begin + counts[self.rank]]
 
     def all_gather(self, own: Tensor, rows: int) -> Tensor:
-        """Gather the rows of all ranks, [B, ...], without gradient."""
+        """Return to each rank the rows of all, [B, ...] with B = `rows`, without gradient."""
         if self.size == 1:
             return own.detach()
         counts = self.count_rows(rows)
@@ -63,9 +63,9 @@ class Group:
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
-        """Gather all ranks' parts in order, [N, ...] on `device`, on the main process.
+        """Concatenate all ranks' parts, [N, ...] on `device`, on the main process.
 
-        Other ranks, which may have no parts, get their own rows and do not use them.
+        Other ranks, which may have no parts, only get their own rows, which they do not use.
         """
         own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
         if self.size == 1:
@@ -88,7 +88,7 @@ class Group:
 
     @torch.no_grad()
     def _apply_collective(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
-        """Apply a collective to tensors, joined in buckets to save calls."""
+        """Apply a collective to tensors in place, joined in flat buckets to save calls."""
         if self.size == 1:
             return
         buckets: list[list[Tensor]] = []
@@ -107,7 +107,7 @@ class Group:
                 tensor.copy_(part.view(tensor.shape))
 
     def broadcast_object(self, function: Callable[[], T]) -> T:
-        """Run `function` on the main process and return its result, with CPU tensors, on all."""
+        """Run `function` on the main process and return its result on all (tensors on the CPU)."""
         if self.size == 1:
             return function()
         objects: list[Any] = [function() if self.is_main else None]
@@ -129,7 +129,7 @@ ALONE = Group()
 
 @contextmanager
 def join_group(rendezvous: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
-    """Join a process group for a block.
+    """Run a block in a process group of torch.distributed; yield this process's `Group`.
 
     The processes find each other through the file `rendezvous`, which must not exist before. They
     use only the loopback interface, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another.

@@ -73,9 +73,9 @@ def is_onednn_quicker() -> bool:
 
 
 def uses_onednn(a: Tensor, b: Tensor) -> bool:
-    """Return whether to multiply a [A, E] and b [B, E] by oneDNN, without a gradient.
+    """Return whether oneDNN is to compute a bᵀ of a [A, E] and b [B, E], without a gradient.
 
-    The answer is the same for all `a` with one `b`.
+    The answer does not depend on the values or the number of rows of `a`.
     """
     is_supported = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
     needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
@@ -130,6 +130,7 @@ class _Product(torch.autograd.Function):
     def backward(
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return the gradients of x, W and b; `apply` lets them be differentiated again."""
         (g,), (x, weight) = gradients, ctx.saved_tensors
         to_x, to_weight, to_bias = ctx.needs_input_grad
         return (

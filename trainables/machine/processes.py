@@ -38,7 +38,7 @@ def count_cores() -> int:
 def host_name() -> str:
     """Return the host's name and, on Linux, the PID namespace, in which process ids are unique.
 
-    Containers may share a host name.
+    Containers may share a host name, but not a namespace.
     """
     namespace = ""
     link = Path("/proc/self/ns/pid")
@@ -61,7 +61,7 @@ def is_running(pid: int, start: float) -> bool:
 
 
 def end_process_after(wait: Callable[[], object]) -> None:
-    """Start a thread that ends this process at once when `wait` returns.
+    """Start a thread that ends this process at once when the blocking function `wait` returns.
 
     A worker waits for the process that started it, because an orphan must not write where the next
     run resumes.
@@ -112,12 +112,12 @@ class Watch:
     def __init__(self, seconds: float, log: Path) -> None:
         self.seconds = seconds
         self._stream = log.open("a", encoding="utf-8")
-        self._due = 0.0
-        Watch.armed = self
+        self._due = 0.0  # when the next heartbeat may restart the countdown
+        Watch.armed = self  # the watch that `feed_watchdog` finds
         self.record_heartbeat()
 
     def record_heartbeat(self) -> None:
-        """Restart the countdown."""
+        """Restart the countdown after which this process ends, at most once a second."""
         now = time.monotonic()
         if now >= self._due:
             faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stream)

@@ -1,8 +1,4 @@
-"""Log the progress of long work on images.
-
-Lines go to the logger `trainables.progress` at level INFO. A worker's log contains them, and a
-command that waits shows them.
-"""
+"""Log the progress of long work on images, for a worker's log and for a command that waits."""
 
 import logging
 import time
@@ -23,7 +19,7 @@ class Progress:
         self.due = self.begun + FIRST
 
     def update(self, done: int) -> None:
-        """Log a line if one is due."""
+        """Log the images done, their rate and the time left, if a line is due."""
         now = time.monotonic()
         if now < self.due:
             return

@@ -41,22 +41,22 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     character = find_unfit_character(text)
     if character is not None:
         quotation = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"It contains {character}{quotation}. Remove it.")
+        raise ConfigError(where, f"The text contains {character}{quotation}. Remove it.")
     return text
 
 
 def check_option(text: str, option: str, *, show: bool = True) -> str:
-    """Return an option's value unchanged, or refuse an unfit or empty one.
+    """Return an option's value unchanged; refuse control characters and an empty value.
 
     An empty value usually comes from an unset variable in a script.
     """
     if not text:
-        raise ConfigError(option, "Its value is empty. Give a value, or leave the option out.")
+        raise ConfigError(option, "The value is empty. Give a value, or leave the option out.")
     return check_text(text, option, show=show)
 
 
 def check_values(value: Any, where: str) -> None:
-    """Check all texts in a tree of values by `check_text`, and integers for 64 bits."""
+    """Refuse control characters in texts of nested `value`, and integers of more than 64 bits."""
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, int) and abs(value) > LARGEST:
@@ -83,7 +83,7 @@ def expand_user_path(text: str | Path, where: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        first = path.split("/")[0]
+        first = path.split("/")[0]  # `~` or `~name`
         user = first.removeprefix("~") or "this user"
         fault = f"{path}: {user} has no home folder. Write the whole path"
         raise ConfigError(where, f"{fault}, or ./{first} for a file of that name.") from None

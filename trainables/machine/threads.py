@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
-    """Apply `work` to each item in torch's number of threads, and return the results in order.
+    """Apply `work` to each item in as many threads as torch has; return the results in order.
 
     The threads inherit the caller's gradient and inference modes, which torch stores per thread.
     A thread takes `together` items at once; more is faster for short work.
@@ -33,13 +33,13 @@ def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int 
             return [work(item) for item in chunk]
 
     iterator = iter(items)
-    chunks = iter(lambda: list(islice(iterator, together)), [])
+    chunks = iter(lambda: list(islice(iterator, together)), [])  # until a chunk is empty
     return list(chain.from_iterable(_get_pool(threads).map(run_chunk, chunks)))
 
 
 @cache
 def _get_pool(threads: int) -> ThreadPoolExecutor:
-    """Create the pool, in which torch uses one thread for each worker."""
+    """Create a pool of threads in each of which torch computes with one core."""
     ready = threading.Barrier(threads)
 
     def use_one_core() -> None:
@@ -48,6 +48,6 @@ def _get_pool(threads: int) -> ThreadPoolExecutor:
         ready.wait()  # until all threads of the pool have started
 
     pool = ThreadPoolExecutor(threads, "side by side", initializer=use_one_core)
-    list(pool.map(lambda _: None, range(threads)))
-    torch.set_num_threads(threads)
+    list(pool.map(lambda _: None, range(threads)))  # starts all threads
+    torch.set_num_threads(threads)  # restores the caller's number
     return pool

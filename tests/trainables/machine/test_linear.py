@@ -108,7 +108,7 @@ def test_a_step_is_the_same_by_both(
         method = {"name": "nir", "flow": {"width": 512}}
         trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-        trainer.network.enter("main", trainer.parameters)
+        trainer.network.enter_phase("main", trainer.parameters)
         trainer.trace = EpochMetrics(1, 0)
         trainer.step(trainer.plan_batches(0)[0], "main")
         weights = torch.cat([p.detach().flatten() for p in trainer.parameters])

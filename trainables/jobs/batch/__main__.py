@@ -61,7 +61,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 def _run(args: argparse.Namespace) -> int:
     """Check the arguments, run the trials and return the exit code."""
     if not 1 <= args.processes <= 1024:
-        raise ConfigError("--processes", f"{args.processes} must be from 1 to 1024.")
+        raise ConfigError("--processes", f"The number {args.processes} must be from 1 to 1024.")
     part, parts = parse_shard(args.shard)
     cells = expand_user_path(args.cells, "CELLS")
     folder = expand_user_path(args.out, "--out").resolve()
@@ -76,23 +76,23 @@ def _run(args: argparse.Namespace) -> int:
     entries = entries[part - 1 :: parts]  # neighbours, whose costs are often alike, are spread
     default = entries[0].job.runtime.device if entries else "cpu"
     devices = list_devices(default if args.device is None else args.device)
-    first = (part - 1) % len(devices)
+    first = (part - 1) % len(devices)  # parts on one machine begin with different devices
     devices = devices[first:] + devices[:first]
     cache = locate_default_cache().resolve()
     settings = runner.BatchSettings(source, folder, cache, devices[0], data_root)
 
     # check what is left to run
     shard = f", part {part} of {parts}" if parts > 1 else ""
-    runner.print_line(f"sweep {source.name} ({source.sweep_id}): {len(entries)} trials{shard}")
+    runner.print_line(f"Sweep {source.name} ({source.sweep_id}) has {len(entries)} trials{shard}.")
     pending = runner.list_pending(settings, entries)
     if len(pending) < len(entries):
-        runner.print_line(f"{len(entries) - len(pending)} have ended already")
+        runner.print_line(f"Of them {len(entries) - len(pending)} have ended already.")
     runner.check_machine(settings, pending)
     if args.check:
         runner.print_line("Code, data and weights are as they should be; nothing was run.")
         return 0
 
-    # run it
+    # run the pending trials and report all
     if args.processes == 1:
         runner.run_batch(settings, pending)
     else:
@@ -101,7 +101,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return part and count of `2/8`; raise ConfigError if the text has another form."""
+    """Return the part I and the number N of parts from `I/N`; refuse another text (ConfigError)."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         slurm = "In a Slurm array give --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT."

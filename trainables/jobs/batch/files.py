@@ -42,7 +42,7 @@ SHEETS = {
 
 
 def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) -> None:
-    """Write a sheet atomically, and flush it to disk."""
+    """Write a sheet atomically: JSON `lines` after a first line with `head` and digests."""
     texts = [_encode(line) for line in lines]
     body = b"".join(text + b"\n" for text in texts)
     first = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
@@ -52,26 +52,26 @@ def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) ->
 
 
 def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
-    """Return head and lines of a sheet; their types are not checked.
+    """Return head and lines of a sheet (`write_sheet`); their types are not checked.
 
     Raises:
         ConfigError: the file is missing, of another kind or version, truncated or altered.
     """
     most_bytes, remedy = SHEETS[kind]
-    fault = "It was cut off or changed after it was written"
+    fault = "The file was cut off or changed after it was written"
     try:
         data = read_regular(path, most_bytes=most_bytes, follow_links=kind == "cells")
         top, _, body = data.partition(b"\n")
         first = json.loads(top)
         first_hash = first.pop("sha256")
         if (first["sheet"], first["version"]) != (kind, VERSION):
-            fault = f"It is a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
+            fault = f"The file is a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
         elif (first_hash, first["body"]) == (_hash(_encode(first)), _hash(body)):
             return first["head"], [json.loads(line) for line in body.splitlines()]
     except OSError as error:
         fault = f"There is no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
-        fault = "It is cut off, or a file of another kind"
+        fault = "The file is cut off, or it is a file of another kind"
     raise ConfigError(str(path), f"{fault}, where a file of kind {kind!r} is needed. {remedy}")
 
 
@@ -87,9 +87,6 @@ def digest(path: Path) -> str:
     """Return the SHA-256 of a regular file; raise OSError at a link or a special file."""
     with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# ------------------------------------------------------------------------------------------ cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +143,6 @@ def check_identity(trial: "Entry | Result") -> TrialConfig:
         )
     return config
 
-
-# ---------------------------------------------------------------------------------------- results
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -226,27 +221,27 @@ class Result(Strict, extra="ignore"):
         total, last = check_identity(self).training.epochs, self.last
         epochs, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
         if epochs != sorted({*epochs}) or epochs[-1:] > [total]:
-            raise ValueError(f"The epochs do not rise to {total}")
+            raise ValueError(f"The numbers of the epochs do not rise to {total}")
         if isinstance(last, Final):
             if last.epochs != total or len(epochs) not in (0, total) or last.best_epoch > total:
-                raise ValueError(f"It ended after {last.epochs} epochs of {total}")
+                raise ValueError(f"The trial ended after {last.epochs} epochs of {total}")
             if last.export not in self.files:
-                raise ValueError(f"It has no file {last.export}")
+                raise ValueError(f"The trial has no file {last.export}")
             names.add(last.export)
         if not names.issuperset(self.files):
             allowed = f"allowed are {', '.join(names)}"
-            raise ValueError(f"It has the files {', '.join(self.files)}; {allowed}")
+            raise ValueError(f"The trial has the files {', '.join(self.files)}; {allowed}")
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
                 if not math.isfinite(value) and not name.startswith("observed/"):
-                    raise ValueError(f"{name} is {value}, which is no finite number")
+                    raise ValueError(f"The metric {name} is {value}, which is no finite number")
         return self
 
 
 def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -> None:
     """Write the result of a trial, after all files that it names."""
     *epochs, last = events
-    history = last.get("history", epochs)
+    history = last.get("history", epochs)  # with epochs before an interruption
     last = {name: value for name, value in last.items() if name != "history"}
     job = entry.to_dict()["job"]
     names = [*TRIAL_FILES, last["export"]] if last["event"] == "final" else []

@@ -70,8 +70,8 @@ def print_line(text: str, *, error: bool = False) -> None:
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Check code, images and weights of the trials; decode data and fetch weights.
 
-    A fault would make every trial fail, and imports would record the failures; so it ends the
-    command.
+    A fault raises ConfigError, which ends the command, because it would make every trial fail, and
+    imports would record the failures.
     """
     # compare the code with that where the cells were written
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
@@ -142,12 +142,14 @@ def run_processes(
         if worker.exitcode == errno.ENOSPC:
             raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
         if worker.exitcode != 0:
-            print_line(f"A process was ended (exit code {worker.exitcode}).", error=True)
+            print_line(
+                f"A process of the batch was ended (exit code {worker.exitcode}).", error=True
+            )
 
 
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Run trials in a process that ends with its parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent
     parent = multiprocessing.parent_process()
     assert parent is not None
     end_process_after(parent.join)
@@ -207,6 +209,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
         if (attempt.folder / RESULT_NAME).exists():
             return None
         events = attempt.receive_events(math.inf)
+        # not a failure of the trial, which may need fewer processes beside it: write no result
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
         files.write_result(attempt.folder, entry, events)
@@ -214,7 +217,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
 
 
 def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
-    """Print how many trials are done, failed and left; return the exit code."""
+    """Print how many trials are done, failed and left; return the exit code, 0 if all are done."""
     folders = map(settings.locate_trial_folder, entries)
     ends = [files.read_result(path).last for path in folders if (path / RESULT_NAME).exists()]
     reasons = [end.reason for end in ends if not isinstance(end, Final)]

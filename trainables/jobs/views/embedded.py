@@ -44,6 +44,7 @@ class Reader:
     """The model in a finished trial's folder, in evaluation mode."""
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
+        """Build the trial's network with its exported weights; load the trial's splits."""
         files = TrialFolder(folder)
         try:
             recorded = json.loads(files.config.read_text(encoding="utf-8"))
@@ -57,7 +58,7 @@ class Reader:
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
         parts.network.load_state_dict(read_weights(export))
         self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._splits: dict[str, Embedded] = {}
+        self._splits: dict[str, Embedded] = {}  # those embedded so far
 
     def embed_split(self, name: str) -> "Embedded":
         """Return a split of the trial, embedded at its first use."""
@@ -66,7 +67,7 @@ class Reader:
         return self._splits[name]
 
     def read_view(self, view: View) -> dict[str, Any]:
-        """Compute a view; return its kind, its options, the split's size, and the values.
+        """Compute the data of a figure; return its kind, options, split's size, and the values.
 
         Raises:
             ConfigError: the trial has no such split, or the view does not suit split or method.
@@ -89,12 +90,13 @@ class Embedded:
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)
         self.training = model.splits.train  # what the model was trained on
+        # the first `queries` images are searched in the others; without, each in all others
         self.gallery_start = self.subset.queries or 0
         self.query_count = self.subset.queries or len(self.subset)
 
     @cached_property
     def rows(self) -> Tensor:
-        """[N, E] of all images of the split, as retrieval compares them."""
+        """Embeddings [N, E] of all images of the split, as retrieval compares them."""
         with torch.inference_mode():
             blocks = self.inputs.iterate_blocks(self.subset)
             return torch.cat([self.network.embed(block) for block in blocks])
@@ -105,14 +107,14 @@ class Embedded:
         return F.normalize(self.rows, dim=1)
 
     def score_queries(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores of queries against the gallery and whether classes are equal, [B, R] each.
+        """Return scores of B queries against the R images of the gallery, and hits, [B, R] each.
 
-        The score of an image with itself is −∞, and it is no hit.
+        A hit is an image of the query's class. The query itself has score −∞ and is no hit.
         """
         start = self.gallery_start
         scores = self.network.score(self.rows[positions], self.rows[start:]).float()
         hits = self.labels[positions][:, None] == self.labels[start:][None]
-        if start == 0:
+        if start == 0:  # the gallery contains the queries
             scores = scores.scatter(1, positions[:, None], -torch.inf)
             hits = hits.scatter(1, positions[:, None], value=False)
         return scores, hits
@@ -133,7 +135,7 @@ class Embedded:
     def load_pictures(self, positions: Tensor) -> tuple[Tensor, Backbone]:
         """Return the images at these positions, [B, 3, S, S], and the backbone for them.
 
-        A trial on cached features has no backbone in its network; it is built again.
+        For a trial on cached features, whose network has no backbone, the backbone is built again.
         """
         config, backbone = self.model.config, self.network.backbone
         size = config.data.image_size
@@ -141,7 +143,7 @@ class Embedded:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if isinstance(backbone, ExtraTokenViT):
             raise ConfigError(
-                "figures", "A transformer with a second token has two outputs. Choose another cell."
+                "figures", "This figure needs a backbone with one class token. Choose another cell."
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]
@@ -170,7 +172,7 @@ def draw(count: int, stream: str) -> Tensor:
 
 
 def encode_picture(pixels: np.ndarray[Any, Any]) -> str:
-    """Shrink an image, [H, W] or [H, W, 3] uint8, and return it as JPEG in base64."""
+    """Return a thumbnail of an image, [H, W] or [H, W, 3] uint8, as JPEG in base64."""
     image = Image.fromarray(pixels)
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     file = BytesIO()
@@ -184,7 +186,7 @@ def list_points(points: Any) -> list[list[float]]:
 
 
 def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
-    """Return t-SNE's point [x, y] of each row, the same in each run on one machine."""
+    """Map rows [N, E] to points [x, y] by t-SNE, the same in each run on one machine."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

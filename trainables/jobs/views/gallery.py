@@ -21,12 +21,13 @@ MOST_QUERIES = 2048  # among which failures are sought
 @VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
-    """Return `rows`, first of drawn queries and then of up to `failures` that `failed`.
+    """Return `rows` of a picture gallery: drawn queries, then up to `failures` that `failed`.
 
-    A row has `query`, a picture, its `class`, the `rank` of its first hit (from 1), and `near`:
-    pictures with `class`, `hit` and `score`.
+    A row has the picture `query`, its `class`, the `rank` of its first hit (an image of its class,
+    from 1), and `near`: the nearest pictures with `class`, `hit` and `score`. `looked_at` counts
+    the queries with an answer, `failing` those of them whose nearest image is no hit.
     """
-    # compute the margin of each query that has an answer
+    # compute each query's margin, positive for a failure, where an image of its class exists
     order = draw(split.query_count, "gallery")[:MOST_QUERIES].to(split.device)
     margins, answerable = [], []
     for block in torch.split(order, BLOCK):
@@ -38,7 +39,7 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
     usable = torch.cat(answerable)
     order, margin = order[usable], torch.cat(margins)[usable]
 
-    # draw queries; the first one of each class comes before all others
+    # draw queries: the first one of each class, then the others
     firsts = [positions[0] for positions in split.group_by_class(order)]
     others = [position for position in order.tolist() if position not in firsts]
     drawn = (firsts + others)[:queries]
@@ -53,12 +54,12 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
 
 
 def _show_query(split: Embedded, position: int, nearest: int, *, failed: bool) -> dict[str, Any]:
-    """Return a query's row of the gallery."""
+    """Return a query's row of the gallery: its picture, class, rank, and nearest images."""
     scores, hits = split.score_queries(torch.tensor([position], device=split.device))
     scores, hits = scores[0], hits[0]
     order = scores.argsort(descending=True, stable=True)
     count = min(nearest, int(scores.isfinite().sum()))
-    rank = int(hits[order].int().argmax()) + 1
+    rank = int(hits[order].int().argmax()) + 1  # of the first image of the query's class
     near = [
         split.describe_image(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
         for n in order[:count].tolist()

@@ -24,47 +24,48 @@ from trainables.methods.base import Progress
 
 @VIEWS.register("grad_cam")
 def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[str, Any]:
-    """Return `rows`, one image of each of `images` classes, with maps of the loss's `terms` or all.
+    """Return `rows`: an image of each of `images` classes, with a Grad-CAM for each loss term.
 
-    A row has `picture`, `class`, and `maps`: term → [H][W], divided by its largest value, or all 0
-    where the term does not depend on the image.
+    `terms` selects loss terms; empty means all. A row has `picture`, `class`, and `maps`: term →
+    [H][W], divided by its largest value, or all 0 where the term does not depend on the image.
     """
     positions = split.draw_pairs(images, "grad_cam")
     pictures, backbone = split.load_pictures(positions)
     labels = split.subset.labels[positions].to(pictures.device)[:, None]
     method = split.network.method
     with torch.enable_grad():
+        # make the last feature maps leaves, whose gradients `_compute_cam` reads
         maps = backbone.compute_maps(pictures).detach().requires_grad_()
         draws = streams.create_generator(0, "views.grad_cam", device=pictures.device)
         progress = Progress(fraction=1.0)
         state = method(backbone.pool(maps).float(), labels, progress, draws)
         available = method.terms(state, labels, progress, draws)
         if unknown := [name for name in terms if name not in available]:
-            fault = f"{unknown[0]!r} is none of {', '.join(available)}"
+            fault = f"The term {unknown[0]!r} is none of {', '.join(available)}"
             raise ConfigError("figures, grad_cam.terms", f"{fault}. Give terms of the trial.")
         names = terms or tuple(available)
         cams = {name: _compute_cam(available[name].value, maps, backbone) for name in names}
     rows = []
-    for n in range(0, len(positions), 2):
+    for n in range(0, len(positions), 2):  # losses of pairs need two images of a class; show one
         image_maps = {name: cam[n].tolist() for name, cam in cams.items()}
         rows.append(split.describe_image(int(positions[n]), maps=image_maps))
     return {"terms": [*cams], "rows": rows}
 
 
 def _compute_cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
-    """Return the CAM of a term for each image, [B, H, W] in 0 … 1."""
+    """Return each image's Grad-CAM of a loss term, [B, H, W] in 0 … 1: bright regions lower it."""
     (gradient,) = torch.autograd.grad(
         term.sum(), maps, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    activations, slopes = (_arrange_maps(x, backbone) for x in (maps.detach(), gradient))
-    cam = -(slopes.mean((2, 3), keepdim=True) * activations).sum(1)
+    activations, gradients = (_arrange_maps(x, backbone) for x in (maps.detach(), gradient))
+    cam = -(gradients.mean((2, 3), keepdim=True) * activations).sum(1)
     cam = cam.clamp_min(0).double().cpu()
     largest = cam.amax((1, 2), keepdim=True)
     return (cam / largest.where(largest > 0, torch.ones_like(largest))).round(decimals=3)
 
 
 def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
-    """Return [B, C, H, W] of maps with channels first or last, or of a square grid of tokens."""
+    """Return as [B, C, H, W] a backbone's last maps, channels first or last, or grid of tokens."""
     width = getattr(backbone.model, "num_features", None)
     if maps.dim() == 4:
         return maps.permute(0, 3, 1, 2) if maps.shape[-1] == width != maps.shape[1] else maps

@@ -30,7 +30,7 @@ ARC_DIRECTIONS = 2001  # between the two proxies
 @VIEWS.register("plane")
 @torch.inference_mode()
 def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
-    """Return the plane of the two training classes whose proxies are most alike.
+    """Return the plane of two training classes' most similar proxies (class vectors of the loss).
 
     `classes` names both and the unseen class nearest to them; `points` has coordinates [x, y] of
     unit embeddings of up to `images` images of each; `proxies` those of the two proxies; `sure` is
@@ -39,7 +39,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     """
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training
-    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
+    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry  # proxies
     width = split.rows.shape[1]
     fault = "The loss is no softmax over the cosines to a proxy of each class"
     if references is None or scale is None or not geometry.is_cosine:
@@ -48,7 +48,9 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError("figures, plane", "There is one training class. Train on two or more.")
+        raise ConfigError(
+            "figures, plane", "There is but one training class. Train on two or more."
+        )
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
     first, second = centres[one], centres[two]
@@ -68,10 +70,11 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         return list_points((part.unit[positions].double().cpu() @ basis.T).tolist())
 
     def compute_certainty(angles: Tensor) -> Tensor:
-        """Return p of the first class against the second in these directions, [T] float64."""
+        """Return the probability of the first class against the second at angles [T], float64."""
         directions = torch.stack([angles.cos(), angles.sin()], 1)
         return (float(scale) * (directions @ (proxies[0] - proxies[1]))).sigmoid()
 
+    # compute the certainty on the whole circle, and between the proxies
     circle = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * math.pi / DIRECTIONS)
     arc = compute_certainty(torch.linspace(0, angle, ARC_DIRECTIONS, dtype=torch.float64))
     seen = split.model.embed_split("train")

@@ -24,7 +24,7 @@ PERPLEXITY = 10.0
 
 @VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
-    """Return where `images` images, two of a class, lie before and after the step.
+    """Return where `images` images, two of a class, lie before and after one gradient step.
 
     `before` and `after` have [x, y] of each image, from one t-SNE of the unit embeddings of both;
     `label` is each one's index in `classes`; `pictures` are the anchor, its pixels multiplied by
@@ -34,7 +34,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
     if len(positions) < 4:
-        fault = f"There are {len(positions) // 2} classes with two images, and it takes two"
+        fault = f"There are {len(positions) // 2} classes with two images, and two are needed"
         raise ConfigError("figures, single_step", f"{fault}. Give a larger split.")
     pictures, backbone = split.load_pictures(positions)
     mean, std = (
@@ -53,11 +53,12 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     _descend(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
-        fault = f"A step at {rate:g} is not finite. Lower it."
+        fault = f"A step at the rate {rate:g} is not finite. Lower the rate."
         raise ConfigError("figures, single_step.rate", fault)
 
-    # map both to the plane
+    # map the embeddings before and after to points of one plane
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(positions) / 2 - 1))
+    # convert the darkened anchor back to pixels
     pixels = ((anchor[0] * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
     picture = encode_picture(pixels.permute(1, 2, 0).cpu().numpy())
     return {
@@ -76,7 +77,7 @@ def _embed(network: Network, inputs: Tensor) -> Tensor:
 
 
 def _descend(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
-    """Take one step of gradient descent on all that trains in the main phase."""
+    """Take a step on the weighted loss, of all parameters that train after the warm-up."""
     method, progress = network.method, Progress(fraction=0.5)
     parameters = [p for group in network.param_groups("main") for p in group.params]
     for parameter in parameters:

@@ -23,9 +23,10 @@ LEAST_POINTS = 4  # of a map
 @VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
-    """Return `shares`, the descending singular values over their sum, and `spectrum`, ρ.
+    """Return the singular values of a split's unit embeddings, and how uneven they are.
 
-    They are those of the unit embeddings (NIR, Table 3 and Fig. 4).
+    `shares` are the values, descending, over their sum; `spectrum` is ρ, the KL divergence of equal
+    shares from these (NIR, Table 3 and Fig. 4).
     """
     shares = compute_singular_shares(split.unit).tolist()
     return {"shares": shares, "spectrum": spectrum(split.unit)}
@@ -36,8 +37,8 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     """Return the distribution of Euclidean distances between unit embeddings of drawn classes.
 
-    The classes have up to `images` images. `intra` and `inter` are the shares of pairs of one class
-    and of two in bins whose borders are `edges`; `means` are their mean distances; `overlap` =
+    The classes have up to `images` images in all. `intra` and `inter` are shares of pairs of one
+    class and of two in bins with the borders `edges`; `means` are their mean distances; `overlap` =
     Σ_bins min(intra, inter), 1 where the two cannot be told apart.
     """
     # draw classes
@@ -47,17 +48,17 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     positions = torch.isin(split.subset.labels, classes).nonzero().squeeze(1).to(split.device)
     rows, labels = split.unit[positions], split.labels[positions]
 
-    # count the pairs of their images, each once
+    # count the pairs of images by distance, of one class and of two
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
     sums = [0.0, 0.0]
     for first in range(0, len(rows), 1024):
         block = slice(first, first + 1024)
-        far = squared_distances(rows[block], rows).clamp(0, FARTHEST**2).sqrt().double()
-        later = torch.ones_like(far, dtype=torch.bool).triu(first + 1)
+        gaps = squared_distances(rows[block], rows).clamp(0, FARTHEST**2).sqrt().double()
+        later = torch.ones_like(gaps, dtype=torch.bool).triu(first + 1)  # each pair once
         same = labels[block][:, None] == labels[None]
         for kind, mask in enumerate((same & later, ~same & later)):
-            values = far[mask].cpu()
+            values = gaps[mask].cpu()
             counts[kind] += torch.histogram(values, edges).hist
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
@@ -81,9 +82,9 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
 def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     """Return the `cosines` [C × C] between proxies of drawn training classes (DDML's supplement).
 
-    Several proxies of a class are averaged, and without proxies class means of unit embeddings are
-    compared; `of` says which. The order, with the names `classes`, is that of the leaves of average
-    linkage, which sets similar classes side by side; `mean` is the mean of two different classes.
+    A proxy is a vector by which a loss represents a class; several of a class are averaged. Without
+    proxies, class means of unit embeddings are compared; `of` says which. `classes` are names in an
+    order (of average linkage) that sets similar ones side by side; `mean` is that of two classes.
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -97,8 +98,8 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     drawn = draw(len(centres), "affinity")[:classes]
     cosines = (centres[drawn] @ centres[drawn].T).clamp(-1, 1)
     cosines = (cosines + cosines.T) / 2
-    far = (1 - cosines).fill_diagonal_(0).numpy()
-    order = leaves_list(linkage(squareform(far, checks=False), "average"))
+    gaps = (1 - cosines).fill_diagonal_(0).numpy()
+    order = leaves_list(linkage(squareform(gaps, checks=False), "average"))
     cosines = cosines[order][:, order]
     off_diagonal = cosines[~torch.eye(len(cosines), dtype=torch.bool)]
     return {
@@ -113,12 +114,12 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
 @VIEWS.register("class_sizes")
 @torch.inference_mode()
 def class_sizes(split: Embedded) -> dict[str, Any]:
-    """Return the recall at 1 of each class beside its size, for classes with answerable queries.
+    """Return the recall at 1 of each class beside its size.
 
+    Classes whose queries have no other image of the class to find are left out.
     `classes` are names, `sizes` numbers of images in this split, `trained` numbers of training
     images, 0 for an unseen class, and `recalls` shares of queries whose nearest image is of their
-    class. DDML's supplement on class-imbalanced data is not public; here sizes differ by themselves
-    or by `data.split.imbalance`.
+    class (after DDML's supplement).
     """
     subset, train = split.subset, split.training
     total = len(subset.classes)
@@ -151,11 +152,10 @@ def embedding_map(
 ) -> dict[str, Any]:
     """Return a t-SNE map of up to `points` images of `classes` drawn classes.
 
-    `x` and `y` are its points, `label` each one's index in `classes`, and `pictures` has [index,
-    picture] of some. If `centred`, the mean of its class is subtracted from each embedding, which
-    leaves how the images of a class differ (DVML, Fig. 1).
+    `x` and `y` are the points, `label` each one's index in `classes`, and `pictures` has [index,
+    picture] of the first `pictures` points. If `centred`, the mean of its class is subtracted from
+    each embedding, which leaves how the images of a class differ (DVML, Fig. 1).
 
-    scikit-learn starts it from principal components, so two runs on one machine give the same map.
     Read in it which images are neighbours; distances between groups and their sizes mean little.
 
     References:
@@ -166,7 +166,7 @@ def embedding_map(
     candidates = torch.isin(split.subset.labels, drawn_classes).nonzero().squeeze(1)
     positions = candidates[draw(len(candidates), "map")[:points]]
     if len(positions) < LEAST_POINTS:
-        fault = f"{len(positions)} images are too few, because it takes {LEAST_POINTS}"
+        fault = f"{len(positions)} images are too few for a map, which needs {LEAST_POINTS}"
         raise ConfigError("figures, embedding_map", f"{fault}. Raise classes or points.")
     rows = split.unit[positions.to(split.device)].double().cpu()
     if centred:

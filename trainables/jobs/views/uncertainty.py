@@ -16,10 +16,10 @@ from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 @VIEWS.register("uncertainty")
 @torch.inference_mode()
 def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
-    """Return `values`, those of each measurement on up to `images` drawn images.
+    """Return what the method measures of up to `images` drawn images, such as their uncertainty.
 
-    `low` and `high` have pictures with class and value, the `ends` lowest and highest values of the
-    first measurement.
+    `values` has those of each measurement. `low` and `high` are picture, class and value of the
+    `ends` images with the lowest and highest values of the first measurement.
     """
     # draw images and measure them
     method, subset = split.network.method, split.subset
