@@ -40,7 +40,7 @@ class Checkpoints:
         """
         best_epoch = 0 if best is None else int(best["epoch"])
         best_path = self._locate_best(best_epoch)
-        if best is not None and not best_path.exists():  # they change less often than the state
+        if best is not None and not best_path.exists():  # best weights change seldom
             _write(best_path, best)
         content = {**self.identity, "best": best_epoch, "state": state}
         _write(self.folder / f"steps-{steps:010d}-{best_path.name}", content)

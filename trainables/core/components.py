@@ -34,7 +34,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
 
 
 def get_component_registries() -> dict[str, Any]:
-    """Return {"loss", "method", "data": the registry of components whose names begin so}."""
+    """Return the registries of losses, methods and data sets, by the prefix of component names."""
     from trainables.data.dataset import DATASETS
     from trainables.losses.base import LOSSES
     from trainables.methods.base import METHODS

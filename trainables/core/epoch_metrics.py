@@ -131,7 +131,7 @@ class EpochMetrics:
 
 
 def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None:
-    """Log each term whose gradient overwhelmed the metric term's in a step of the epoch."""
+    """Warn of each term whose gradient far exceeded the main (metric) term's in a step."""
     for name, ratio in metrics.items():
         if name.endswith(RATIO + LARGEST) and ratio >= OVERWHELMING:
             LOG.warning(

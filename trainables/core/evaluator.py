@@ -55,7 +55,7 @@ class Evaluator:
 
     @torch.inference_mode()
     def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Return a split's metrics on all processes, without the method's own measurements."""
+        """Return a split's metrics, equal on all processes, without the method's measurements."""
         task, network, subset = self.task, self.network.eval(), self.splits[split]
         blocks = self.inputs.iterate_blocks(subset, self.group)
         # each process embeds its share of the images, or computes logits for classification

@@ -272,7 +272,7 @@ def convert_to_images(
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        raise ConfigError("images", f"The images are a {type(images)}. {IMAGES_REMEDY}") from None
+        raise ConfigError("images", f"Images cannot be {type(images)}. {IMAGES_REMEDY}") from None
     is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
     is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3], not [N, H, W]
     if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:

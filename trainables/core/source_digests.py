@@ -207,7 +207,8 @@ def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
 def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
     """Return all digests that are equal to a component's current code; none without source.
 
-    `accepted` has pairs of digests at its REVISION that a user declared equal (`--same-code`).
+    `accepted` has pairs of digests, at the component's present REVISION, that a user declared equal
+    (`--same-code`).
     """
     current, _ = compute_component_digest(component)
     if current is None:

@@ -27,7 +27,7 @@ def check_trial_id(trial_id: object) -> str:
     is_plain = Path(text).name == text not in ("", "..")
     if is_plain and len(text) <= LONGEST and text.isprintable():
         return text
-    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name: its file was edited or damaged"
+    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name: its record was edited or damaged"
     raise ConfigError("trial id", f"{fault}. Restore the file from a copy, or give another --out.")
 
 

@@ -75,7 +75,7 @@ class Attempt:
     def __init__(
         self, job: Job, runner: str, *, clean: bool, lock_seconds: float = LOCK_SECONDS
     ) -> None:
-        """Lock the trial's folder and begin its log; `receive_events` starts the job."""
+        """Lock the trial's folder and begin its log; `clean` deletes checkpoints at the end."""
         assert job.runtime.trial_dir is not None, f"The job of {job.trial_id} has no folder"
         self.job, self.clean, self.folder = job, clean, job.runtime.trial_dir
         self._files = TrialFolder(self.folder)
@@ -91,7 +91,7 @@ class Attempt:
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
-        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
+        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))  # or finer
         self._events: Iterator[Event] | None = None
 
     def receive_events(self, patience: float) -> list[Event]:
@@ -109,7 +109,7 @@ class Attempt:
         try:
             if self._events is None:
                 mode, pid = self.job.mode, os.getpid()
-                self._logger.info("%s begins (%s), process %d", self.job.trial_id, mode, pid)
+                self._logger.info("%s begins (%s) in process %d", self.job.trial_id, mode, pid)
                 self._events = iter(self._runner(self.job))
             for event in self._events:
                 events.append(event)

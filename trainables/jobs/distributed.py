@@ -72,7 +72,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's runtime: its GPU or the CPU, and its threads; rank 0 has the folder."""
+    """Return one process's runtime: its GPU or the CPU, its threads, and for rank 0 the folder."""
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
         n_gpus = torch.cuda.device_count()

@@ -44,7 +44,7 @@ class Member:
 def evaluate_ensemble(
     members: Sequence[Member], runtime: Runtime, metrics: Sequence[str] = ()
 ) -> dict[str, float]:
-    """Return metrics of the test images, embedded by all members and concatenated, by name.
+    """Evaluate the concatenated test embeddings of all members; return the metrics by name.
 
     The members are networks that were trained on different folds of a study. `METRICS` are always
     computed. One network is in memory at a time; the head of a method with its own score stays.
@@ -83,7 +83,7 @@ def _strip_fold(config: TrialConfig) -> TrialConfig:
 
 @torch.inference_mode()
 def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainScore | Method]:
-    """Return a member's embeddings [N, E] of the test images, and the score or method for them."""
+    """Return a member's test embeddings [N, E] and the plain score or method that compares them."""
     device = resolve_device(runtime.device)
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)

@@ -43,7 +43,7 @@ def run_job(job: Job) -> Iterator[Event]:
     """
     # find the trial's stored result
     config, folder = TrialConfig.model_validate(job.config), job.runtime.trial_dir
-    LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
+    LOG.info("Trial %s has the configuration %s.", job.trial_id, config.model_dump_json())
     data_fingerprint = fingerprint(config.data, job.runtime.cache_dir)
     identity = {"config_hash": compute_config_hash(config, data_fingerprint), "seed": job.seed}
     final = _load_result(job, identity)
@@ -67,12 +67,13 @@ def run_job(job: Job) -> Iterator[Event]:
     # store the result and report it
     if folder is not None:
         write_json(TrialFolder(folder).result, _seal_result({**final, **identity}))
-    LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
+    evaluations = json.dumps(final["evaluations"])
+    LOG.info("The selected epoch is %s, with metrics %s.", final["best_epoch"], evaluations)
     yield final
 
 
 def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
-    """Compute the job's metrics that a finished trial's final event lacks; return it with them."""
+    """Return a finished trial's event `final` with those of the job's metrics that it lacked."""
     # metrics of another version of the evaluator do not count
     earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
     if job.mode == "ensemble":
@@ -92,7 +93,7 @@ def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
 def _compute_missing_metrics(
     job: Job, config: TrialConfig, export: str, earlier: Mapping[str, Event]
 ) -> dict[str, Event]:
-    """Return, for each of the job's splits that lacks a metric, `earlier` and new metrics of it."""
+    """Compute metrics that `earlier` lacks; return all metrics of each split that lacked some."""
     folder = job.runtime.trial_dir
     requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {

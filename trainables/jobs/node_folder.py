@@ -30,7 +30,7 @@ def describe_node() -> str:
 
 
 def localize_job(payload: Payload) -> Job:
-    """Return the job, with folders of this node's cache if it shares none with the driver."""
+    """Return the job; if node and driver share no folder, replace its folders by the node's own."""
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
     if storage is None or not storage.own_folder:
@@ -77,7 +77,7 @@ def fetch_files(storage: Storage, job: Job) -> None:
     folder = job.runtime.trial_dir
     assert folder is not None
     has_state = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
-    # pairs of a trial and the folder for its files: the job's own, then members of an ensemble
+    # (trial, local folder): the job's own, unless shared and filled; then members of an ensemble
     targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
     targets += [(export.parent.name, export.parent) for export in exports]

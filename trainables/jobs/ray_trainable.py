@@ -42,7 +42,7 @@ LOG = logging.getLogger(__name__)
 
 
 def watch_driver(driver: Leader) -> None:
-    """End this process when a driver on this host ends, seconds before Ray would."""
+    """End this process soon after the driver, if it runs on this host; Ray would take seconds."""
 
     def wait_for_end() -> None:
         while is_running(driver.pid, driver.start):

@@ -109,7 +109,7 @@ def test_damaged_pictures_are_named_and_left_out(
         (["{model}", "{birds}", "--to", "a.pkl"], "--to: a.pkl is not the name of an .npz file"),
         (["{model}", "{birds}", "--to", "{model}"], "--to: "),
         (["{model}", "{birds}", "--to", "there.npz"], "exists already. Name a new file"),
-        (["{model}", "nowhere"], "FOLDER: nowhere: No such file"),
+        (["{model}", "nowhere"], "FOLDER: The folder nowhere cannot be read (No such file"),
         (["{model}", "empty"], "FOLDER: empty has no picture"),
         (["{birds}", "{birds}"], "This is no export, best.safetensors (No such file"),
     ],

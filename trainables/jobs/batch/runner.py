@@ -182,7 +182,7 @@ def run_batch(settings: BatchSettings, entries: Sequence[Entry]) -> None:
 
 
 def _describe_end(last: dict[str, Any]) -> str:
-    """Return a failed trial's reason, or a finished trial's metrics and training time."""
+    """Describe a trial's last event: a failure's reason, or metrics and training time."""
     if last["event"] != "final":
         return str(last["reason"])
     metrics = (
@@ -223,9 +223,10 @@ def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
     reasons = [end.reason for end in ends if not isinstance(end, Final)]
     n_pending, folder = len(entries) - len(ends), settings.folder
     n_done = len(ends) - len(reasons)
-    print_line(f"{n_done} done, {len(reasons)} failed, {n_pending} left in {folder}")
+    counts = f"{n_done} done, {len(reasons)} failed, {n_pending} left"
+    print_line(f"The trials in {folder} are: {counts}.")
     for reason in dict.fromkeys(reasons):
-        print_line(f"  failed: {reason}")
+        print_line(f"  A trial failed: {reason}")
     print_line(f"Import the results where the ledger is: ablate ledger import {folder}")
     if n_pending:
         print_line("Start the same command again to continue the trials that are left.")

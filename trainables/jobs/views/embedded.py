@@ -90,7 +90,7 @@ class Embedded:
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)
         self.training = model.splits.train  # what the model was trained on
-        # the first `queries` images are searched in the others; without, each in all others
+        # the first `queries` images are the queries, if a split has any, and the rest its gallery
         self.gallery_start = self.subset.queries or 0
         self.query_count = self.subset.queries or len(self.subset)
 

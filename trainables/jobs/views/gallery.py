@@ -21,7 +21,7 @@ MOST_QUERIES = 2048  # among which failures are sought
 @VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
-    """Return `rows` of a picture gallery: drawn queries, then up to `failures` that `failed`.
+    """Return `rows` of a picture gallery: drawn queries, then up to `failures` of the worst.
 
     A row has the picture `query`, its `class`, the `rank` of its first hit (an image of its class,
     from 1), and `near`: the nearest pictures with `class`, `hit` and `score`. `looked_at` counts
@@ -48,12 +48,14 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
     n_failing = int((margin > 0).sum())
     hardest = order[margin.argsort(descending=True, stable=True)][:n_failing].tolist()
     failed = [position for position in hardest if position not in drawn][:failures]
-    rows = [_show_query(split, position, nearest, failed=False) for position in drawn]
-    rows += [_show_query(split, position, nearest, failed=True) for position in failed]
+    rows = [_build_query_row(split, position, nearest, failed=False) for position in drawn]
+    rows += [_build_query_row(split, position, nearest, failed=True) for position in failed]
     return {"rows": rows, "looked_at": len(order), "failing": n_failing}
 
 
-def _show_query(split: Embedded, position: int, nearest: int, *, failed: bool) -> dict[str, Any]:
+def _build_query_row(
+    split: Embedded, position: int, nearest: int, *, failed: bool
+) -> dict[str, Any]:
     """Return a query's row of the gallery: its picture, class, rank, and nearest images."""
     scores, hits = split.score_queries(torch.tensor([position], device=split.device))
     scores, hits = scores[0], hits[0]

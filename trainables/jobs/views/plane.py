@@ -30,7 +30,7 @@ ARC_DIRECTIONS = 2001  # between the two proxies
 @VIEWS.register("plane")
 @torch.inference_mode()
 def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
-    """Return the plane of two training classes' most similar proxies (class vectors of the loss).
+    """Return the plane of the two training classes whose proxies (class vectors) are most alike.
 
     `classes` names both and the unseen class nearest to them; `points` has coordinates [x, y] of
     unit embeddings of up to `images` images of each; `proxies` those of the two proxies; `sure` is
@@ -39,7 +39,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     """
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training
-    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry  # proxies
+    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
     width = split.rows.shape[1]
     fault = "The loss is no softmax over the cosines to a proxy of each class"
     if references is None or scale is None or not geometry.is_cosine:
@@ -48,9 +48,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError(
-            "figures, plane", "There is but one training class. Train on two or more."
-        )
+        raise ConfigError("figures, plane", "There is one training class. Train on two or more.")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
     first, second = centres[one], centres[two]

@@ -50,7 +50,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     with torch.no_grad():
         inputs = pictures if network.backbone is not None else backbone(pictures).float()
     before = _embed(network, inputs)
-    _descend(network, inputs, labels, rate)
+    _take_gradient_step(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
         fault = f"A step at the rate {rate:g} is not finite. Lower the rate."
@@ -76,7 +76,7 @@ def _embed(network: Network, inputs: Tensor) -> Tensor:
     return F.normalize(network.embed(inputs).double(), dim=1)
 
 
-def _descend(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
+def _take_gradient_step(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
     """Take a step on the weighted loss, of all parameters that train after the warm-up."""
     method, progress = network.method, Progress(fraction=0.5)
     parameters = [p for group in network.param_groups("main") for p in group.params]

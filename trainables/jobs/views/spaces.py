@@ -84,7 +84,7 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
 
     A proxy is a vector by which a loss represents a class; several of a class are averaged. Without
     proxies, class means of unit embeddings are compared; `of` says which. `classes` are names in an
-    order (of average linkage) that sets similar ones side by side; `mean` is that of two classes.
+    order (of average linkage) that sets similar ones side by side; `mean` leaves out the diagonal.
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -116,10 +116,9 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
 def class_sizes(split: Embedded) -> dict[str, Any]:
     """Return the recall at 1 of each class beside its size.
 
-    Classes whose queries have no other image of the class to find are left out.
-    `classes` are names, `sizes` numbers of images in this split, `trained` numbers of training
-    images, 0 for an unseen class, and `recalls` shares of queries whose nearest image is of their
-    class (after DDML's supplement).
+    Classes whose queries have no other image of the class to find are left out. `classes` are
+    names, `sizes` numbers of images in this split, `trained` numbers of training images, 0 for an
+    unseen class, and `recalls` shares of queries whose nearest image is of their class.
     """
     subset, train = split.subset, split.training
     total = len(subset.classes)
@@ -156,7 +155,7 @@ def embedding_map(
     picture] of the first `pictures` points. If `centred`, the mean of its class is subtracted from
     each embedding, which leaves how the images of a class differ (DVML, Fig. 1).
 
-    Read in it which images are neighbours; distances between groups and their sizes mean little.
+    The map shows which images are neighbours; distances and sizes of groups mean little.
 
     References:
         van der Maaten and Hinton, "Visualizing Data using t-SNE", JMLR 2008.

@@ -233,7 +233,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
 
 
 def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="it takes 4"):
+    with pytest.raises(ConfigError, match="needs 4"):
         asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())
     with pytest.raises(ConfigError, match="The method has no uncertainty"):
