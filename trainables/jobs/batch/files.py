@@ -122,7 +122,7 @@ def write_cells(path: Path, source: Source, entries: Iterable[Entry]) -> None:
 
 
 def read_cells(path: Path) -> tuple[Source, list[Entry]]:
-    """Return the sweep and the trials of a file; raise ConfigError if other code wrote it."""
+    """Return the sweep and the trials of a file of cells; ConfigError if other code wrote it."""
     head, lines = read_sheet(path, "cells")
     try:
         return Source.from_dict(head), [Entry.from_dict(line) for line in lines]

@@ -70,10 +70,10 @@ def print_line(text: str, *, error: bool = False) -> None:
 def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     """Check code, images and weights of the trials; decode data and fetch weights.
 
-    A fault raises ConfigError, which ends the command, because it would make every trial fail, and
-    imports would record the failures.
+    A fault raises ConfigError, which ends the command: otherwise every trial would fail, and an
+    import of the results would record the failures.
     """
-    # compare the code with that where the cells were written
+    # compare the code here with that of the machine where the file of trials was written
     sources = [entry.job.source for entry in entries if entry.job.source is not None]
     if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
@@ -113,7 +113,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
 def list_pending(settings: BatchSettings, entries: Sequence[Entry]) -> list[Entry]:
     """Return the trials without a result; those that were started before come last.
 
-    Such a trial may have ended the process and should not block the others.
+    A trial that was started may have killed its process, and should not block the others.
     """
     folders = {entry.trial_id: settings.locate_trial_folder(entry) for entry in entries}
     pending = [entry for entry in entries if not (folders[entry.trial_id] / RESULT_NAME).exists()]
@@ -142,9 +142,7 @@ def run_processes(
         if worker.exitcode == errno.ENOSPC:
             raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
         if worker.exitcode != 0:
-            print_line(
-                f"A process of the batch was ended (exit code {worker.exitcode}).", error=True
-            )
+            print_line(f"A worker process ended (exit code {worker.exitcode}).", error=True)
 
 
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:

@@ -28,8 +28,8 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
 
     `before` and `after` have [x, y] of each image, from one t-SNE of the unit embeddings of both;
     `label` is each one's index in `classes`; `pictures` are the anchor, its pixels multiplied by
-    `dark`, and the positive. `distances` between these two, before and after, and how far each
-    image `moved` are Euclidean distances of unit embeddings.
+    `dark`, and the positive (another image of its class). `distances` between these two, before and
+    after, and how far each image `moved` are Euclidean distances of unit embeddings.
     """
     # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
@@ -77,7 +77,7 @@ def _embed(network: Network, inputs: Tensor) -> Tensor:
 
 
 def _take_gradient_step(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
-    """Take a step on the weighted loss, of all parameters that train after the warm-up."""
+    """Update in place, by one gradient step, all parameters that train after the warm-up."""
     method, progress = network.method, Progress(fraction=0.5)
     parameters = [p for group in network.param_groups("main") for p in group.params]
     for parameter in parameters:
@@ -87,7 +87,7 @@ def _take_gradient_step(network: Network, inputs: Tensor, labels: Tensor, rate: 
         state = method(network.features(inputs), labels, progress, draws)
         terms = method.terms(state, labels, progress, draws).values()
         loss = torch.stack([(term.weight * term.value).sum() for term in terms]).sum()
-        slopes = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
     with torch.no_grad():
-        for parameter, slope in zip(parameters, slopes, strict=True):
-            parameter.sub_(rate * slope)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.sub_(rate * gradient)

@@ -41,7 +41,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     class and of two in bins with the borders `edges`; `means` are their mean distances; `overlap` =
     Σ_bins min(intra, inter), 1 where the two cannot be told apart.
     """
-    # draw classes
+    # draw classes, at least two, as long as they have no more than `images` images
     order = draw(len(split.subset.classes), "distances")
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
     classes = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
