@@ -66,11 +66,11 @@ def run_pilot(
         peak = torch.cuda.max_memory_allocated(device)
         total = torch.cuda.get_device_properties(device).total_memory
     else:
-        unit = 1 if sys.platform == "darwin" else 1024
+        unit = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of `ru_maxrss`
         peak, total = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None
     return {
         "setup": min(builds),
-        "steps": timed[1:],
+        "steps": timed[1:],  # without the first, which compiles and allocates
         "steps_per_epoch": len(batches),
         "evaluate": min(evaluations),
         "peak_bytes": peak,

@@ -27,7 +27,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(folder)  # so that the new name survives a power cut
     finally:
         os.close(folder)
 
@@ -44,7 +44,7 @@ def join_inside(folder: Path, name: object) -> Path:
         path = folder / name
         if path.parent == folder and path.name == name:
             return path
-    fault = f"{name!r} is not a plain name of a file in this folder: its records were edited"
+    fault = f"{name!r} is not a plain name of a file in this folder: the records were edited"
     remedy = "Copy the folder again, or train the trial again with --force."
     raise ConfigError(str(folder), f"{fault}. {remedy}")
 

@@ -54,6 +54,7 @@ def detect_processor() -> str:
     lines = [platform.machine(), platform.processor()]
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
+        # the paragraph of the first core
         core = cpuinfo.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         lines += [line for line in core.splitlines() if line.split("\t")[0] in PROCESSOR_KEYS]
     return "\n".join(lines)
@@ -106,7 +107,7 @@ class Linear(nn.Linear):
         """Return x Wᵀ + b, [..., F] → [..., D]."""
         is_on_cpu = x.device.type == "cpu" and x.dtype == self.weight.dtype == torch.float32
         is_matrix = x.dim() >= 2 and x.numel() > 0
-        is_large = self.weight.numel() >= SMALLEST
+        is_large = self.weight.numel() >= SMALLEST  # below, the check costs as much as it saves
         if not (is_on_cpu and is_matrix and is_large and is_onednn_quicker()):
             return super().forward(x)
         # compilers and `torch.func` need torch's own operator

@@ -75,7 +75,7 @@ def end_process_after(wait: Callable[[], object]) -> None:
 
 
 def list_session_processes(leader: int) -> list[int]:
-    """List the running processes of the session of `leader` on this host, without zombies."""
+    """List the running processes of a session, whose id is `leader`, on this host; no zombies."""
     members = []
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
