@@ -40,17 +40,16 @@ _print_line = partial(print_text, flush=True)
 
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
-    """Run all trials of a plan whose results the ledger lacks.
+    """Run all trials of a plan whose results the ledger lacks; return how the run ended.
 
     Raises:
-        ConfigError: the ledger is damaged, the storage does not answer or is used by another
-            machine, data cannot be read or split, weights cannot be fetched, or the cluster is too
-            small.
+        ConfigError: the ledger, the storage, the data or the weights cannot be used, or the cluster
+            is too small.
         LedgerError: the ledger cannot be written, or the disk is full; all records are kept.
     """
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
-    # restore a newer ledger from storage
+    # download the ledger if the storage (`--storage`) has a newer one
     backup = _open_ledger_backup(settings, owner)
     # check inputs before anything is written
     if settings.reads_data:
@@ -62,15 +61,15 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         jobs, checkpoints = settings.build_job_settings(plan), None
         if backup is not None:
             stack.enter_context(backup)
-            remote = settings.address is not None
-            checkpoints = stack.enter_context(
-                TrialCheckpoints(
-                    backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
-                )
+            remote = settings.address is not None  # trials may run on other nodes of a Ray cluster
+            checkpoints = TrialCheckpoints(
+                backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
             )
+            stack.enter_context(checkpoints)
+            # bring a finished trial's files where its next evaluation reads them
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
-        # list the cells that are known
+        # queue the trials of all cells (configurations) that do not depend on missing results
         ledger.release_dead()
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
@@ -84,6 +83,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             retry_failed=settings.retry_failed,
             force=settings.force,
         )
+        # refuse results that other code has made, or with `--same-code` accept them
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:
             check_data(plan, dispatch.progression, settings.cache)
@@ -102,12 +102,12 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         # run all trials through Ray Tune
         interrupted: int | None = None
         status: EndStatus = "FAILED"
-        broken, tracked = "", True
+        broken, tracked = "", True  # why Ray could not continue; whether MLflow has everything
         try:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
                     interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
-            if settings.same_code:  # cells that have become known since then
+            if settings.same_code:  # for cells that have become known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
             # summarize, and end the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
@@ -122,7 +122,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
-    """Download a newer ledger from storage, and return the context that stores copies of it."""
+    """Restore a newer ledger from storage; return the context that backs it up, if there is one."""
     if settings.storage is None:
         return None
 
@@ -141,7 +141,10 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
 def _build_outcome(
     plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
 ) -> Outcome:
-    """Return the outcome of a run, with the numbers of missing and failed cells by study."""
+    """Return how a run ended, and how many cells of each study are missing or failed.
+
+    `interrupted` is the signal that stopped the run, `broken` says why Ray could not continue.
+    """
     progression = dispatch.progression
     outcome = Outcome(
         plan.sweep_id,
@@ -152,6 +155,7 @@ def _build_outcome(
     )
     for name in plan.order:
         state = progression.studies[name]
+        # a settled cell is done, failed or stopped early; `size` also counts cells not known yet
         missing = state.size - sum(map(progression.is_settled, state.cells))
         failed = sum(
             cell.error is not None or progression.facts[cell.trial_id].status == "failed"
@@ -169,25 +173,24 @@ def _build_outcome(
 def _run_ray_tune(
     plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
 ) -> tuple[int | None, str]:
-    """Run Tune; return the signal that stopped it, or None, and why Ray could not continue."""
+    """Run Ray Tune; return the signal that stopped it, or None, and why Ray broke, or ""."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
     tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
-    def stop() -> None:
-        signals.append(signal.SIGINT)  # as by Ctrl-C
+    def stop_as_by_ctrl_c() -> None:
+        signals.append(signal.SIGINT)
         dispatch.stop()
 
     def open_display(parallel: int) -> ProgressDisplay:
-        display = ProgressDisplay(
-            dispatch, parallel, logs / f"{name}.log", publish=status_file.publish
-        )
+        log = logs / f"{name}.log"
+        display = ProgressDisplay(dispatch, parallel, log, publish=status_file.publish)
         return stack.enter_context(closing(display))
 
-    status_file = DriverStatusFile(
-        settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop
-    )
-    status_file.publish(build_study_rows(dispatch, 1), (), None)
+    owner, stop = dispatch.owner, stop_as_by_ctrl_c
+    status_file = DriverStatusFile(settings.out, owner, plan.sweep_id, plan.spec.name, stop)
+    status_file.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
+    # nodes of a cluster must have the same data sets as this machine
     needs_data = settings.reads_data and settings.address is not None
     supervisor = Supervisor(
         dispatch,
@@ -197,11 +200,11 @@ def _run_ray_tune(
         logs / f"{name}-ray.log",
         open_display,
         checkpoints,
-        plan.fingerprints if needs_data else None,
-        build_public_environment(settings.tracking_uri),
+        fingerprints=plan.fingerprints if needs_data else None,
+        environment=build_public_environment(settings.tracking_uri),
     )
     with ExitStack() as stack:
-        signals = stack.enter_context(stop_signals(dispatch.stop))
+        signals = stack.enter_context(stop_on_signals(dispatch.stop))
         stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
         stack.enter_context(status_file)
         stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
@@ -213,20 +216,21 @@ def _run_ray_tune(
 
 
 @contextmanager
-def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
 
     A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
-    does not abort. Output to that terminal is discarded. A SIGHUP that is ignored, as under
-    `nohup`, stays so.
+    does not abort. Output to a closed terminal is discarded. If SIGHUP is ignored already, as under
+    `nohup`, it stays ignored.
 
     Yields:
-        A list of the signals that arrived.
+        A list that gets the number of the first signal.
     """
     signals: list[int] = []
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # of stdout and stderr
 
     def discard_output_to_closed_terminal() -> None:
+        """Send stdout and stderr to /dev/null if they were terminals and are none any more."""
         for stream in terminals:
             if not os.isatty(stream):
                 null = os.open(os.devnull, os.O_WRONLY)
@@ -234,6 +238,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
                 os.close(null)
 
     def handle_signal(number: int, _: FrameType | None) -> None:
+        """Call `stop` at the first signal; abort at a second one other than SIGHUP."""
         if number == signal.SIGHUP:
             discard_output_to_closed_terminal()
         if not signals:
@@ -243,7 +248,7 @@ def stop_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
             raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield signals
+        yield signals  # Python lets only the main thread handle signals
         return
     handlers = {number: signal.getsignal(number) for number in STOPPING}
     if handlers[signal.SIGHUP] == signal.SIG_IGN:

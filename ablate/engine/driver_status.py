@@ -53,7 +53,7 @@ class StudyRow:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return `1:02:03`, `4:05`, or `?`."""
+    """Format seconds as `1:02:03` (hours, minutes, seconds) or `4:05`; None as `?`."""
     if seconds is None:
         return "?"
     minutes, seconds_left = divmod(round(seconds), 60)
@@ -69,16 +69,12 @@ def format_study_row(row: StudyRow) -> str:
 
 
 def resolve_output_folder(path: str | Path) -> Path:
-    """Return the output folder, which may not exist yet.
-
-    Raises:
-        ConfigError: the path is invalid, is a file, or cannot be accessed.
-    """
+    """Expand the path of `--out`; raise ConfigError if it can be no folder, now or later."""
     folder = expand_user_path(path, "--out")
     try:
         if not folder.exists() or folder.is_dir():
             return folder
-        fault = "it is no folder"
+        fault = "it is not a folder"
     except OSError as error:
         fault = str(error.strerror)
     raise ConfigError("--out", f"{str(folder)[:200]} cannot be used ({fault}). Use another folder.")
@@ -124,23 +120,19 @@ class DriverStatus(BaseModel):
         return self.owner.is_alive(self.at, STALE_SECONDS)
 
     def ask_to_stop(self) -> None:
-        """Ask the driver to stop.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
+        """Ask the driver to stop by creating the `.stop` file that it looks for."""
         with contextlib.suppress(FileExistsError):  # a stop was requested before
             self.path.with_suffix(".stop").touch(exist_ok=False)
 
 
 def list_drivers(out: Path) -> list[DriverStatus]:
-    """Return the status of all drivers with a file in the folder, alive or not, latest first."""
+    """Read all drivers' status files in the folder `out`, also of dead drivers; latest first."""
     statuses = []
     for path in (out / FOLDER).glob("*.json"):
         try:
             text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
             driver = DriverStatus.model_validate_json(text)
-        except (OSError, ValueError) as error:  # it has just ended, or is of another version
+        except (OSError, ValueError) as error:  # its driver has just ended or has another version
             log.info("The driver's file %s is ignored: %r", path, error)
             continue
         driver.path = path
@@ -162,7 +154,7 @@ class DriverStatusFile:
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop
-        self._is_stopping, self._ended = False, threading.Event()
+        self._is_stopping, self._ended = False, threading.Event()  # stop requested; block ended
         self._thread = threading.Thread(
             target=self._watch_stop_requests, name="driver status", daemon=True
         )
@@ -171,6 +163,7 @@ class DriverStatusFile:
         )
 
     def __enter__(self) -> Self:
+        """Delete files of drivers that were killed, and start the thread that writes the status."""
         for driver in list_drivers(self.path.parent.parent):
             if not driver.alive:
                 _remove_files(driver.path)
@@ -190,12 +183,12 @@ class DriverStatusFile:
         slots: int | None,
         nodes: Iterable[Node] = (),
     ) -> None:
-        """Update the status; a thread writes it to the file."""
+        """Set the status that a thread writes to the file: studies, running trials, machines."""
         changes = {"studies": [*rows], "trials": [*trials], "slots": slots, "nodes": [*nodes]}
         self._status = self._status.model_copy(update=changes)
 
     def _watch_stop_requests(self) -> None:
-        """Write the status regularly, and call `stop` when a stop is requested."""
+        """Write the status regularly, and call `self.stop` once when the `.stop` file appears."""
         while not self._ended.wait(POLL_SECONDS):
             # unlike Path.exists, os.path.exists raises nothing if the folder cannot be read
             is_requested = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
@@ -205,7 +198,7 @@ class DriverStatusFile:
             self._write_status()
 
     def _write_status(self) -> None:
-        """Write the file completely or not at all, without flushing it to disk."""
+        """Replace the status file at once by a rename; log a failure and go on."""
         changes = {"at": time.time(), "stopping": self._is_stopping}
         text = self._status.model_copy(update=changes).model_dump_json()
         draft = self.path.with_suffix(".tmp")

@@ -19,14 +19,10 @@ MOST_NAMES = 16  # cells in an error message
 
 
 def find_cell(progression: Progression, address: str) -> Cell:
-    """Find the cell `STUDY/CELL[@seed[.fold]]`; by default that of the first seed and fold.
-
-    Raises:
-        ConfigError: there is no such study or cell, or the cells are not known yet.
-    """
+    """Find the cell at `STUDY/CELL[@seed[.fold]]`, by default that of the first seed and fold."""
     study, _, name = address.partition("/")
     check_study(progression.plan, study)
-    cells: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}  # by each form of its name: CELL, CELL@seed, CELL@seed.fold
     for cell in progression.studies[study].cells:
         for suffix in ("", f"@{cell.seed}", f"@{cell.seed}.{cell.fold}"):
             cells.setdefault(f"{cell.cell}{suffix}", cell)
@@ -34,20 +30,16 @@ def find_cell(progression: Progression, address: str) -> Cell:
         raise ConfigError(OPTION, f"the cells of {study} are not known yet. Run the sweep first.")
     if name not in cells:
         names = list(dict.fromkeys(cell.cell for cell in cells.values()))
-        fault = f"{study} has no cell {name!r}, but {join_words(names[:MOST_NAMES])}."
-        raise ConfigError(OPTION, f"{fault} Give one of these, in quotes if it has spaces.")
+        fault = f"{study} has no cell {name!r}; it has {join_words(names[:MOST_NAMES])}."
+        raise ConfigError(OPTION, f"{fault} Give one of them, in quotes if its name has spaces.")
     return cells[name]
 
 
 def check_study(plan: Plan, study: str) -> None:
-    """Check that the sweep has the study, and that `--study` does not leave it out.
-
-    Raises:
-        ConfigError: it is not there.
-    """
+    """Raise ConfigError if the sweep has no such study, or if `--study` leaves the study out."""
     if study not in plan.order:
         remedy = suggest_nearest(study, plan.order)
-        fault = f"{study!r} is none of the studies {join_words(plan.order)}."
+        fault = f"the sweep has no study {study!r}; it has {join_words(plan.order)}."
         raise ConfigError(OPTION, f"{fault} {remedy}")
 
 
@@ -57,7 +49,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()
-        # a failed cell runs again, because the option is for finding the fault
+        # run a failed cell again, because users run one cell to find its fault
         facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
         progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
@@ -65,29 +57,29 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         cell = find_cell(progression, address)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
             print_text(f"taken as the same code: {line}")
-        if cell.error is not None:
+        if cell.error is not None:  # its configuration is invalid
             print_text(cell.error)
             return 1
         job = dispatch.claim_job_of(cell.trial_id)
         if job is None:
-            state = ledger.get_trial(cell.trial_id) or {}
-            print_text(f"{cell.trial_id} is {state.get('status')} already; nothing is run")
+            row = ledger.get_trial(cell.trial_id) or {}
+            print_text(f"{cell.trial_id} is {row.get('status')} already; nothing is run")
             return 0
         print_text(f"{address} is trial {cell.trial_id}, folder {jobs.trials}")
         try:
-            # train to the end, even if the study's scheduler would stop earlier
+            # train to the last epoch, even if the study's scheduler would pause or stop the trial
             return _run_job(dispatch, replace(job, until=None), settings)
         finally:
             dispatch.interrupt_all("stopped in the foreground")
 
 
 def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
-    """Run a job, and print and record its events."""
+    """Run a job in this process, print and record its events, and return the exit code."""
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
-            events = attempt.receive_events(patience=0.0)  # one at least
+            events = attempt.receive_events(patience=0.0)  # waits until there is at least one
             dispatch.record_events(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":

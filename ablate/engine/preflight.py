@@ -45,18 +45,18 @@ FETCHED = ("timm", "torchvision")  # values of `backbone.weights` that a run can
 
 @contextmanager
 def preview_progression(plan: Plan, settings: Settings) -> Iterator[Progression]:
-    """Yield the progress of a plan as the ledger has it; nothing is written."""
+    """Yield the state of a plan's studies by the results in the ledger, without writing to it."""
     with tempfile.TemporaryDirectory() as folder:
         empty = Path(folder) / "ledger.sqlite"
         with Ledger(settings.ledger if settings.ledger.is_file() else empty) as ledger:
             progression = Progression(plan, settings.open_facts(ledger), record=False)
-            while progression.list_new_cells():
+            while progression.list_new_cells():  # which adds cells until no more are ready
                 pass
             yield progression
 
 
 def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
-    """Check the classes of pending trials, and fetch missing weights. `check_data` checks images.
+    """Check the classes of pending trials, print warnings, and fetch missing weights.
 
     Raises:
         ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
@@ -75,13 +75,9 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
-    """Check that pending trials have enough classes for the known splits and batches.
-
-    Raises:
-        ConfigError: there are too few classes, or a batch needs more classes than train.
-    """
-    counts: dict[str, int | None] = {}
-    searches = set[tuple[str, int | None, int]]()
+    """Raise ConfigError if pending trials have too few classes for their splits or batches."""
+    counts: dict[str, int | None] = {}  # classes of a data set; None if only its images tell
+    searches = set[tuple[str, int | None, int]]()  # (study, fold, training classes) checked below
     for use in iterate_required_inputs(plan, progression):
         if use.data is None:
             continue
@@ -104,21 +100,25 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
 
 
 def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
-    """Refuse an end or choice of a searched batch size that fits with no other searched value."""
+    """Refuse a search that may draw a batch size or `per_class` for which no batch has classes.
+
+    A value is refused if it fits with no end or choice of the other searched value.
+    """
     sampled = plan.spec.studies[study].sampling()
     space = sampled.space if sampled else {}
     paths = [path for path in BATCH if path in space]
     if not paths:
         return
+    # values of the axes on which the batch axes depend (`when`)
     above = {k: v for path in paths for k, v in branches.build_example(space, path).items()}
-    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}
+    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}  # (path, value) → faults or None
     for values in itertools.product(*(space[path].list_ends() for path in paths)):
         params, fault = dict(zip(paths, values, strict=True)), None
         try:
             point = Point("", {}, above | params, "space")
             config = plan.resolve_config(study, point, plan.find_example(study), fold)
             check_batch(config.training.batch_size, config.training.per_class, classes)
-        except ConfigError as error:  # other faults are the trial's to report
+        except ConfigError as error:  # a fault of another setting is reported by its trial
             fault = error if error.path == "training.batch_size" else None
         for item in params.items():
             faults.setdefault(item, []).append(fault)
@@ -132,14 +132,14 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
 def describe_trainings(
     plan: Plan, progression: Progression, cache: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Return a line on the training of each study, and warnings about pending trials.
+    """Return study → a line on its images, steps and classes; and warnings on pending trials.
 
     Where proposals or other results decide a value, the value of the study's first cell is used.
     """
     splits: dict[tuple[str, str], Splits | None] = {}
 
     def load_splits(section: Mapping[str, Any]) -> Splits | None:
-        """Return the splits, or None if the data set must be read to know them."""
+        """Split a data set of the config without its pixels; None if that needs its images."""
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in splits:
@@ -151,14 +151,14 @@ def describe_trainings(
     lines: dict[str, str] = {}
     studies_by_warning: dict[str, list[str]] = {}
     for name in plan.order:
-        # find distinct trainings: equal sections are one object
+        # find distinct trainings (equal sections of configurations are one object)
         state = progression.studies[name]
-        configs = [cell.config for cell in state.cells if cell.error is None]
-        configs = configs or [build_example_config(plan, state)]
+        valid_configs = [cell.config for cell in state.cells if cell.error is None]
+        configs = valid_configs or [build_example_config(plan, state)]
         distinct = {(id(config["data"]), id(config["training"])): config for config in configs}
-        # measure them
+        # compute the size of each training
         sizes: set[tuple[int, ...]] = set()  # pixels, images, steps of an epoch, steps of a trial
-        warnings: dict[str, str] = {}  # the first of each kind
+        warnings: dict[str, str] = {}  # kind → the first warning of this kind
         for config in distinct.values():
             training, parts = config["training"], load_splits(config["data"])
             if parts is not None:
@@ -169,7 +169,7 @@ def describe_trainings(
                 warnings = dict(_warn_of_training(training, parts, steps)) | warnings
                 sides = (("train", parts.train), ("validate", parts.val), ("test", parts.test))
                 classes = [f"{len(side.classes)} {verb}" for verb, side in sides if side]
-        # describe them
+        # describe all trainings in one line, and keep the warnings if trials are pending
         if sizes:
             ranges = [_format_range(values) for values in zip(*sizes, strict=True)]
             text = "{} px, {} training images, steps: {} an epoch, {} in all"
@@ -181,7 +181,7 @@ def describe_trainings(
 
 
 def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
-    """Return the configuration of a known cell, or of a representative of unknown ones."""
+    """Return the first valid configuration of a study, or an example if no cell is known yet."""
     for cell in state.cells:
         if cell.error is None:
             return cell.config
@@ -193,20 +193,23 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
 def _warn_of_training(
     training: Mapping[str, Any], splits: Splits, steps: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield (kind, text) of each way in which a training does not suit its images."""
+    """Yield a warning (kind, text) for each way in which a training does not suit its images.
+
+    `training` is a section of the configuration, `steps` the number of steps in an epoch.
+    """
     images, batch, per_class = len(splits.train), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
     if len(splits[splits.selection].classes) == 1:
         yield (
             "one class",
-            "epochs and settings are selected on the images of one class, among which every "
-            "neighbour is right. Raise data.split.validation.",
+            "the best epoch and settings are selected on images of a single class, where every "
+            "neighbour is correct. Raise data.split.validation.",
         )
     if steps * epochs < FEWEST_STEPS:
         yield (
             "short",
-            f"{steps * epochs} steps in all ({steps} an epoch × {epochs} epochs) show little of "
-            "what a setting does. Raise training.epochs, or lower training.batch_size.",
+            f"{steps * epochs} steps in all ({steps} an epoch × {epochs} epochs) are too few to "
+            "show what a setting does. Raise training.epochs, or lower training.batch_size.",
         )
     sizes = torch.bincount(splits.train.labels)
     if small := int((sizes < per_class).sum()):
@@ -218,8 +221,8 @@ def _warn_of_training(
     if batch > images:
         yield (
             "large",
-            f"training.batch_size is {batch} and {images} images train, so batches repeat images. "
-            "Lower it.",
+            f"training.batch_size is {batch}, but there are only {images} training images, so "
+            "batches repeat images. Lower training.batch_size.",
         )
 
 
@@ -229,17 +232,15 @@ def _format_range(values: Iterable[int]) -> str:
 
 
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
-    """Decode and split the data of all pending trials.
+    """Decode all images of pending trials into the cache, and check their splits and batches.
 
-    Values that a search or another study decides later, such as a searched image size, are checked
-    when the trial starts. Workers then read the cache.
+    Data that depend on a value which a search or another study decides are checked by the trial.
 
     Raises:
-        ConfigError: data cannot be read, there are too few classes, a split has no class with two
-            images, or the cache cannot be written.
+        ConfigError: data cannot be read or cached, or a split or batch has too few classes.
     """
     datasets: dict[str, Dataset] = {}
-    splits: dict[tuple[str, str], Splits] = {}
+    splits: dict[tuple[str, str], Splits] = {}  # (images, split settings) → splits
     for use in iterate_required_inputs(plan, progression):
         data = use.data
         if data is None:
@@ -261,18 +262,14 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
 def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
 ) -> dict[str, Use]:
-    """Return the weights that this machine lacks, with the first pending trial that needs them.
-
-    Raises:
-        ConfigError: timm has no weights for a model.
-    """
+    """Return backbone weights that this machine lacks → the first trial's inputs with them."""
     missing: dict[str, Use] = {}
     checked = set[str]()
     for use in iterate_required_inputs(plan, progression):
         backbone = use.backbone
         if backbone is None or backbone.weights == "none":
             continue
-        # a frozen backbone is not built if the cache has its features
+        # trials with a frozen backbone need no weights if the cache has the backbone's features
         data = use.data if backbone.mode == "frozen" else None
         key = backbone.model_dump_json() + (data.images if data else "")
         if key in checked:

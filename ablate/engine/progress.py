@@ -53,15 +53,16 @@ class NodeList:
         return sum(slots for _, _, slots in self.nodes)
 
     def list_nodes(self, running: Sequence[str]) -> list[Node]:
-        """Return the machines with the running trials of each, and forget other trials."""
-        if len(self.nodes) == 1:  # no other node can have them, even before their first event
+        """Return the machines, each with its trials of `running`, and forget all other trials."""
+        # a single machine has all trials, even before their first event; others wait for a slot
+        if len(self.nodes) == 1:
             [(only_node, _, slots)] = self.nodes
-            self.node_by_trial = dict.fromkeys(running[:slots], only_node)  # others wait for a slot
+            self.node_by_trial = dict.fromkeys(running[:slots], only_node)
         known, names = self.node_by_trial, Counter(name for _, name, _ in self.nodes)
         self.node_by_trial = {trial: known[trial] for trial in running if trial in known}
         return [
             Node(
-                name=name if names[name] == 1 else f"{name} {node[:6]}",
+                name=name if names[name] == 1 else f"{name} {node[:6]}",  # of equal names, the id
                 slots=slots,
                 trials=[trial for trial, place in self.node_by_trial.items() if place == node],
             )
@@ -70,7 +71,7 @@ class NodeList:
 
 
 def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
-    """Return one row for each study.
+    """Return a row of progress for each study, when `parallel` trials run at once.
 
     eta = pending trials · elapsed / ended trials, where running trials count as half, scaled by the
     mean duration of the study's trials over that of all trials; None until a trial has ended.
@@ -87,23 +88,23 @@ def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0
         if pending == 0:
             row.eta = 0.0
         elif durations:
-            pace = elapsed / (len(durations) + len(running) / 2)
-            share = fmean(dispatch.walls.get(name) or durations) / fmean(durations)
-            row.eta = max(0.0, pending - row.running / 2) * pace * share
+            seconds_per_trial = elapsed / (len(durations) + len(running) / 2)
+            relative_duration = fmean(dispatch.walls.get(name) or durations) / fmean(durations)
+            row.eta = max(0.0, pending - row.running / 2) * seconds_per_trial * relative_duration
         row.note = state.blocked or ("" if state.cells else "waits for its centre")
         rows.append(row)
     return rows
 
 
 def count_cells(progression: Progression, name: str, running: set[str]) -> StudyRow:
-    """Return a study's row with its numbers of cells and its best value, without eta and note."""
+    """Count a study's done, failed and running cells, and find the best mean over seeds."""
     state = progression.studies[name]
     row = StudyRow(name, state.size, len(state.cells))
     objective = progression.plan.list_objectives(name)[0]
     split, metric = MetricName.parse(objective.metric)
     values: dict[int, list[float]] = {}  # index of a cell → values of its seeds
     for cell in state.cells:
-        fact = progression.facts[cell.trial_id]
+        fact = progression.facts[cell.trial_id]  # what the ledger says of the cell's trial
         if cell.error or fact.status == "failed":
             row.failed += 1
         elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
@@ -148,29 +149,29 @@ class ProgressDisplay:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self.machines = NodeList()
-        self._start = self._last_lines = time.monotonic()
+        self._start = self._last_lines = time.monotonic()  # of the run; when lines were printed
         self._rows: list[StudyRow] = []
         self._take_snapshot()
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
-        self._reasons: set[str] = set()  # of failures
+        self._reasons: set[str] = set()  # of failures that were printed
         dispatch.report_failure = self.report_failure
         stream = stream or sys.stdout
-        self._console = Console(  # FORCE_COLOR makes no terminal of a pipe
+        # with FORCE_COLOR set, rich would otherwise take a pipe for a terminal
+        self._console = console = Console(
             file=stream, force_terminal=stream.isatty(), markup=False, emoji=False, highlight=False
         )
-        self._live = Live(
-            get_renderable=self.format_table, console=self._console, refresh_per_second=2
-        )
+        self._live = Live(get_renderable=self.format_table, console=console, refresh_per_second=2)
         if self._console.is_terminal:
             self._live.start()
 
     def refresh(self) -> None:
-        """Take a snapshot and print what is new, at most twice a second."""
+        """Update the numbers at most twice a second; every half minute, print them as lines."""
         now = time.monotonic()
         if now < self._next_snapshot:
             return
         self.parallel = self.machines.slots or self.parallel  # nodes come and go
         self._take_snapshot()
+        # delay the next snapshot if this one was slow, so that they take a small share of the time
         seconds = (time.monotonic() - now) / SNAPSHOT_SHARE
         self._next_snapshot = now + min(max(SNAPSHOT_SECONDS, seconds), LINE_SECONDS)
         if now - self._last_lines >= LINE_SECONDS:
@@ -187,7 +188,7 @@ class ProgressDisplay:
         self.publish(self._rows, running, self.parallel, self.machines.list_nodes(running))
 
     def print_line(self, text: str, *, in_table: bool = False) -> None:
-        """Write one line to the log file, and to the stream unless a live table shows it."""
+        """Write a line to the log, and to the screen unless it is in a live table there."""
         text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
@@ -205,7 +206,7 @@ class ProgressDisplay:
             self.print_line(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
 
     def format_headline(self) -> str:
-        """Return `3 of 4 slots in use, nodes: 2, left about 12:30`."""
+        """Summarize all studies: `3 of 4 slots in use, nodes: 2, left: about 12:30`."""
         busy = len(list_running_trials(self.dispatch, self.parallel))
         etas = [row.eta for row in self._rows if row.eta is not None]
         is_known = len(etas) == len(self._rows)
@@ -214,6 +215,7 @@ class ProgressDisplay:
         return f"{busy} of {self.parallel} slots in use, nodes: {nodes}, left: {remaining}"
 
     def close(self) -> None:
+        """Stop the live table, print a last line for each study, and close the log file."""
         self._take_snapshot()
         with suppress(OSError):
             self._live.stop()
@@ -222,7 +224,7 @@ class ProgressDisplay:
         self._log.close()
 
     def format_table(self) -> "Table":
-        """Return the live table of the last snapshot."""
+        """Return a table with a row for each study, from the last snapshot."""
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, min_width=60, title_justify="left")

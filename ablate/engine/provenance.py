@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def collect_provenance() -> dict[str, Any]:
-    """Return versions, the command line, and the commit of this package in a repository."""
+    """Return {"versions": by package, "command", "git_commit", "git_dirty"}, as far as known."""
     facts: dict[str, Any] = {"versions": {}}
     if command := format_command_line():
         facts["command"] = command

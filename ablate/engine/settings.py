@@ -62,7 +62,7 @@ class Settings:
         return (self.out / TRIALS).resolve()
 
     def open_facts(self, ledger: Ledger) -> Facts:
-        """Return what the ledger knows of trials, as these settings count it."""
+        """Return the ledger's results; `force` hides all of them, `retry_failed` the failures."""
         return Facts(
             ledger,
             self.evaluator,
@@ -72,7 +72,7 @@ class Settings:
         )
 
     def build_job_settings(self, plan: Plan) -> JobSettings:
-        """Return what all jobs of a run have in common."""
+        """Return the settings that all jobs of a run share, such as device and trial folder."""
         runtime = Runtime(
             device=self.request.device,
             threads=self.request.threads,
@@ -118,7 +118,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code: 0 for success, 1 for failed or missing cells, 128 + n after signal n."""
+        """The exit code: 128 + n if signal n stopped the run; 0 if nothing is missing, else 1."""
         if self.interrupted is not None:
             return 128 + self.interrupted
         return 0 if self.is_finished and not self.failed and self.tracked else 1

@@ -70,11 +70,7 @@ class Preview:
 def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
     """Describe what a plan would run. No trial runs, and no ledger is created.
 
-    Args:
-        pilot: whether to time a few steps of each kind of trial without a known rate.
-
-    Raises:
-        ConfigError: a pending trial has too few classes for its splits or batches.
+    With `pilot`, a few steps of each kind of trial are timed if their time is not known.
     """
     cache, request = settings.cache, settings.request
     with preview_progression(plan, settings) as progression:
@@ -87,13 +83,13 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             notes += [f"warning: {text}" for text in warnings]
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]
-        # measure seconds per epoch
+        # measure seconds per epoch of each kind of trial: in the ledger, or by a pilot
         facts = progression.facts
         rates = load_measured_rates(facts.ledger)
         kinds = _find_pending_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
-        piloted, failures = measure_pilot_rates(unknown, settings)
-        notes += [f"warning: no trial like this can run: {reason}" for reason in failures.values()]
+        piloted, failures = measure_pilot_rates(unknown, settings)  # rates, reasons of failures
+        notes += [f"warning: a kind of trial cannot run: {why}" for why in failures.values()]
         # describe the studies
         workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
@@ -111,30 +107,29 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         lines += workload.describe_time(parallel, piloted=pilot)
         prefix = "taken as the same code" if settings.same_code else "source"
         lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
-    return Preview(
-        "\n".join(lines),
-        refused=None if settings.same_code else build_refusal(facts.differing),
-        runnable=not failures or not failures.keys() >= kinds.keys(),
-    )
+    refused = None if settings.same_code else build_refusal(facts.differing)
+    has_no_runnable_kind = bool(failures) and failures.keys() >= kinds.keys()
+    return Preview("\n".join(lines), refused=refused, runnable=not has_no_runnable_kind)
 
 
 def describe_missing(weights: str, use: Use) -> str:
-    """Return a line on missing weights and on what a run does about them."""
+    """Say that weights of a backbone are missing, and whether a run fetches them or ends."""
     consequence = "A run ends before its first trial (`ablate backbones` names files that fit)."
     if use.backbone is not None and use.backbone.weights in FETCHED:
         consequence = "A run fetches it first."
-    return f"weights: {weights} is not here (backbone.weights of {use.study}). {consequence}"
+    fault = f"{weights} is not on this machine (backbone.weights of {use.study})."
+    return f"weights: {fault} {consequence}"
 
 
 def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
-    """Return the standard deviation of a run over seeds, from a study's known trials."""
+    """Estimate a study's standard deviation over seeds, pooled over cells; None if unknown."""
     split, _, metric = progression.plan.find_primary_metric(name).partition("/")
-    groups: dict[str, list[float]] = {}
+    groups: dict[str, list[float]] = {}  # configuration → values of its seeds
     for cell in progression.studies[name].cells:
         value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)
         if value is not None and cell.fold is None:
             groups.setdefault(cell.config_hash, []).append(value)
-    pooled = pooled_sd(groups.values())
+    pooled = pooled_sd(groups.values())  # (deviation, degrees of freedom), or None
     return pooled[0] if pooled else None
 
 
@@ -158,15 +153,16 @@ class Workload:
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
     def add_study(self, name: str) -> str:
-        """Add a study's pending trials that no earlier study has; return a line on the study."""
+        """Count a study's pending trials that no earlier study has, and describe it in one line."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
+        # settled: no job is left; trained: perhaps an evaluation is left; hidden: not known yet
         settled = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
         trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
         shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
-        # estimate the time of new trials
+        # estimate the time of new trials, for this study and for all studies so far
         ended = trained.union(settled, self._first_study)
         new_cells = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
         estimate = Estimate()
@@ -200,20 +196,20 @@ class Workload:
         return text
 
     def describe_trials(self, parallel: int, threads: int) -> str:
-        """Return a line on the trials of all studies."""
+        """Say how many trials of all studies run now, later, and `parallel` at once."""
         text = f"{len(self.todo)} trials to run now and {self.later} later"
         if self.again:
-            text += f", {len(self.again)} finished ones to be evaluated again"
+            text += f", {len(self.again)} finished trials to be evaluated again"
         return f"{text}; {parallel} at once, {threads} thread(s) each"
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
-        """Return lines on the time of all studies with `parallel` trials at once."""
+        """Say how long all studies take with `parallel` trials at once, and how many GPU-hours."""
         if self.estimate.unknown:
-            remedy = "" if piloted else "; --pilot times a few steps of each kind"
-            text = f"no trial like {self.estimate.unknown} of these is in the ledger{remedy}"
+            remedy = "" if piloted else "; --pilot times a few steps of each kind of trial"
+            text = f"the ledger has no trial like {self.estimate.unknown} of them{remedy}"
             return [f"time: unknown: {text}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
-        bound = ", if no scheduler stopped any" if self.progression.legs else ""
+        bound = ", if no scheduler stops a trial early" if self.progression.legs else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
             hours = self.gpus * self.estimate.seconds / 3600
@@ -222,7 +218,7 @@ class Workload:
 
 
 def _find_pending_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
-    """Return one configuration of each kind of pending trial."""
+    """Return cost key → one configuration, for each kind of pending trial."""
     configs = []
     for state in progression.studies.values():
         pending = [cell for cell in state.cells if not progression.is_settled(cell)]
@@ -266,7 +262,7 @@ class Estimate:
     unknown: int = 0
 
     def add(self, config: Mapping[str, Any], rates: Mapping[str, Rate], times: int = 1) -> None:
-        """Add `times` trials with this configuration."""
+        """Add `times` trials with one configuration, as unknown ones if their kind has no rate."""
         rate = rates.get(build_cost_key(config))
         if rate is None:
             self.unknown += times
@@ -278,23 +274,23 @@ class Estimate:
 
 
 def build_cost_key(config: Mapping[str, Any]) -> str:
-    """Return a key that trials with equal seconds per epoch share.
+    """Return a text that is equal for configurations whose epochs take equally long.
 
-    It has data, network, batch, and the method with all options except floats, which are weights.
+    It has data set, network, batch, and the method without float options, which cost no time.
     """
 
-    def drop_weights(options: Any) -> Any:
+    def drop_floats(options: Any) -> Any:
         if not isinstance(options, Mapping):
             return options
-        return {k: drop_weights(v) for k, v in options.items() if not isinstance(v, float)}
+        return {k: drop_floats(v) for k, v in options.items() if not isinstance(v, float)}
 
     fields = [config[section].get(name) for section, names in KIND.items() for name in names]
-    return json.dumps([*fields, drop_weights(config["method"])], sort_keys=True)
+    return json.dumps([*fields, drop_floats(config["method"])], sort_keys=True)
 
 
 def load_measured_rates(records: Records) -> dict[str, Rate]:
-    """Return the median rate of finished trials of each kind."""
-    seconds: dict[str, list[float]] = {}  # of an epoch
+    """Return cost key → median seconds of an epoch, from the finished trials of each kind."""
+    seconds: dict[str, list[float]] = {}  # cost key → seconds of an epoch in each trial
     for row in queries.list_finished_trials(records):
         if row["epochs"] and row["seconds"] is not None:
             key = build_cost_key(row["config"])
@@ -305,7 +301,7 @@ def load_measured_rates(records: Records) -> dict[str, Rate]:
 def measure_pilot_rates(
     configs: Mapping[str, Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[str, Rate], dict[str, str]]:
-    """Run a pilot of each kind of trial; return rates, and the reasons of failed pilots, by kind.
+    """Time a few steps of each kind of trial; return rates and reasons of failures by cost key.
 
     Trials that use several processes have no pilot, because a pilot is one process.
     """
@@ -318,46 +314,47 @@ def measure_pilot_rates(
             reasons[key] = report["error"]
         else:
             epoch = report["steps_per_epoch"] * statistics.fmean(report["steps"])
-            peak, device = report["peak_bytes"], report["device_bytes"]
-            rates[key] = Rate(epoch + report["evaluate"], report["setup"], peak, device)
+            memory, device = report["peak_bytes"], report["device_bytes"]
+            rates[key] = Rate(epoch + report["evaluate"], report["setup"], memory, device)
     return rates, reasons
 
 
 def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Train a few steps in a subprocess (`trainables/jobs/pilot.py`), and return its report."""
+    """Train a few steps in a subprocess; return its report of times and memory, or {"error"}."""
     request = settings.request
     runtime = Runtime(
         device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
     )
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
-    libraries = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    thread_limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = build_public_environment(settings.tracking_uri)
     process = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.pilot"],
         input=json.dumps(job.to_dict()),
         text=True,
         capture_output=True,
-        env=environment | dict.fromkeys(libraries, str(request.threads)),
+        env=environment | dict.fromkeys(thread_limits, str(request.threads)),
         check=False,
     )
     if process.returncode == 0 and process.stdout.strip():
         return dict(json.loads(process.stdout.strip().splitlines()[-1]))
     fault = process.stderr.strip().rpartition("\n")[2] or f"exit code {process.returncode}"
-    return {"error": f"its pilot ended: {fault}"}
+    return {"error": f"its pilot has failed: {fault}"}
 
 
 def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
-    """Return lines on how many trials fit into memory at once, given `memory` bytes."""
+    """Say how much memory a trial needs, and warn if `parallel` trials need more than `memory`."""
     measured = [rate for rate in rates if rate.peak]
     if not measured:
         return []
     gib = 2**30
-    peak = max(rate.peak or 0 for rate in measured)
+    peak = max(rate.peak or 0 for rate in measured)  # bytes of the largest trial
     text = f"memory: at most {peak / gib:.1f} GiB per trial, as piloted"
     if device := measured[0].device:
         fits = max(1, int(MEMORY_SHARE * device // peak))
         return [f"{text}; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"]
     if parallel * peak <= MEMORY_SHARE * memory:
         return [text]
-    fault = f"{parallel} at once need {parallel * peak / gib:.1f} GiB of {memory / gib:.1f} GiB."
-    return [text, f"warning: {fault} Raise resources.cpus so that fewer run at once."]
+    need, available = f"{parallel * peak / gib:.1f} GiB", f"{memory / gib:.1f} GiB"
+    fault = f"{parallel} trials at once need {need}, and this machine has {available}."
+    return [text, f"warning: {fault} Raise resources.cpus so that fewer trials run at once."]

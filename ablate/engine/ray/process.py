@@ -30,22 +30,22 @@ ALIVE_SECONDS = 5.0
 
 @contextmanager
 def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
-    """Send heartbeats of Ray from a thread, because Ray may block the main thread for ever."""
+    """Tell the driver regularly that Ray answers, from a thread, since Ray may block this one."""
     import ray
 
-    node_id, ended = ray.get_runtime_context().get_node_id(), threading.Event()
+    own_node, ended = ray.get_runtime_context().get_node_id(), threading.Event()
 
-    def beat() -> None:
+    def send_until_ended() -> None:
         while not ended.is_set():
             machines = list_machines(request)
-            if not any(node == node_id for node, _, _ in machines):
+            if not any(node == own_node for node, _, _ in machines):
                 driver.send("failed", error="this machine's node is gone", full=False)
                 return
             driver.slots = sum(slots for _, _, slots in machines)
             driver.send("alive", machines=machines)
             ended.wait(ALIVE_SECONDS)
 
-    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    thread = threading.Thread(target=send_until_ended, name="heartbeats", daemon=True)
     thread.start()
     try:
         yield
@@ -56,7 +56,7 @@ def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
 
 @contextmanager
 def report_errors(driver: DriverClient) -> Iterator[None]:
-    """Send an error in the block to the driver instead of raising it."""
+    """Send an error of the block to the driver, as "refused" or "failed", instead of raising it."""
     try:
         yield
     except ConfigError as error:
@@ -68,8 +68,9 @@ def report_errors(driver: DriverClient) -> Iterator[None]:
 
 
 def main() -> int:
-    # The driver decides when this process ends. Signals get a handler, because processes that are
-    # started from here would inherit that a signal is ignored.
+    """Run Ray for the driver, which writes settings to stdin and reads messages from stdout."""
+    # Only the driver decides when this process ends, so signals do nothing. They get a handler and
+    # are not ignored, because child processes would inherit that a signal is ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -84,13 +85,13 @@ def main() -> int:
         request = Request(**settings["request"])
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
         session = open_ray_session(settings["address"], request, settings["ray_folder"])
-        # Errors are reported before Ray shuts down, because the driver watches its processes.
+        # Report errors before Ray shuts down, since the driver takes Ray's end for a fault.
         with session as parallel, report_errors(driver), send_heartbeats(driver, request):
             from ablate.engine.ray.tune import run_tune
 
             driver.slots = parallel
-            machines, watch = list_machines(request), list_started_processes()
-            driver.send("begun", parallel=parallel, machines=machines, watch=watch)
+            machines, watched = list_machines(request), list_started_processes()
+            driver.send("begun", parallel=parallel, machines=machines, watch=watched)
             folder = Path(settings["folder"])
             run_tune(driver, request, folder, settings["name"], settings["storage"])
             driver.send("done")

@@ -51,7 +51,8 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
     """Resolve the spec's resources and `--device` into one request.
 
     Args:
-        cluster: whether to leave the search for GPUs to `check_nodes`.
+        device: the value of `--device`.
+        cluster: whether trials run on a cluster, whose GPUs and cores `check_nodes` checks later.
 
     Raises:
         ConfigError: a GPU is requested and there is none, a kind of GPU without a cluster, more
@@ -60,10 +61,8 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
     gpus = resources.gpus
     needed = gpus or float(device.startswith("cuda"))
     if device == "cpu" and gpus:
-        fault = (
-            f"cpu does not go with resources.gpus: {gpus:g}. Leave --device out, or set gpus: 0."
-        )
-        raise ConfigError("--device", fault)
+        fault = f"cpu does not go with resources.gpus: {gpus:g}."
+        raise ConfigError("--device", f"{fault} Leave --device out, or set gpus: 0.")
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
         raise ConfigError("--device", f"{device!r} is not a device. Use auto, cpu, cuda or cuda:N.")
     if device == "cpu" or (device == "auto" and gpus == 0):
@@ -82,11 +81,11 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
     if resources.accelerator and (gpus == 0 or not cluster):
         trials = "trials without a GPU" if gpus == 0 else "trials on this machine alone"
         fault = f"{resources.accelerator} cannot be chosen for {trials}."
-        remedy = "Leave it out, or give --address and --device cuda."
+        remedy = "Leave resources.accelerator out, or give --address and --device cuda."
         raise ConfigError("resources.accelerator", f"{fault} {remedy}")
     if not cluster and resources.cpus > count_cores():
-        fault = f"{resources.cpus:g} are more than the {count_cores()} cores of this machine."
-        remedy = "Lower it, or use --address with a larger cluster."
+        fault = f"{resources.cpus:g} is more than the {count_cores()} cores of this machine."
+        remedy = "Lower resources.cpus, or use --address with a larger cluster."
         raise ConfigError("resources.cpus", f"{fault} {remedy}")
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     processes = count_processes(resources, gpus)
@@ -97,28 +96,27 @@ def count_processes(resources: "Resources", gpus: float) -> int:
     """Return how many processes train one trial with this number of GPUs.
 
     Raises:
-        ConfigError: the spec asks for several processes, and for another number of GPUs or for
-            fewer cores.
+        ConfigError: not every process would have a GPU or, without GPUs, a core of its own.
     """
     processes = resources.processes
     if processes is None:
         return max(1, int(gpus))
-    unit, share = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
-    fits = share == processes if gpus else share >= processes
+    unit, amount = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
+    fits = amount == processes if gpus else amount >= processes
     if processes > 1 and not fits:
-        fault = f"{processes} processes need as many {unit}, and a trial has {share:g}."
+        fault = f"{processes} processes need as many {unit}, but a trial has {amount:g}."
         remedy = f"Set resources.{unit}: {processes}, or leave processes out."
         raise ConfigError("resources.processes", f"{fault} {remedy}")
     return processes
 
 
 def request_without_local_check(resources: "Resources", device: str) -> Request:
-    """Return the request of a trial for machines that cannot be inspected here."""
+    """Return a trial's request for other machines, on which a batch system starts the trials."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
         demand = f"{processes} processes per trial" if processes > 1 else resources.accelerator
-        fault = f"{demand} cannot be had without a driver, because each trial is one process there."
+        fault = f"{demand} cannot be used here, because without a driver a trial is one process."
         raise ConfigError("resources", f"{fault} Leave it out, or use `ablate run`.")
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
@@ -130,10 +128,9 @@ def count_fitting_here(request: Request) -> int:
 
 
 def check_nodes(request: Request, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return how many trials fit on a cluster's nodes at once.
+    """Return how many trials fit on a cluster's nodes at once; raise ConfigError if none does.
 
-    Raises:
-        ConfigError: no node is large enough for one trial.
+    Each node has its resources by Ray's names, such as {"CPU": 8.0, "GPU": 1.0}.
     """
     if count := sum(count_fitting(request, node) for node in nodes):
         return count
@@ -153,7 +150,7 @@ def check_nodes(request: Request, nodes: Sequence[Mapping[str, float]]) -> int:
 
 
 def count_fitting(request: Request, node: Mapping[str, float]) -> int:
-    """Return how many trials fit on a node at once."""
+    """Return how many trials fit at once on a node with resources such as {"CPU": 8.0}."""
     if request.accelerator and f"{KIND}{request.accelerator}" not in node:
         return 0
     counts = [node.get("CPU", 0.0) / request.cpus]

@@ -50,32 +50,29 @@ PORT_SECONDS = 3.0  # in which a cluster's head must accept a connection
 
 
 def check_cluster_port(address: str) -> None:
-    """Check that a head answers at `address`, if it has a port, since Ray would wait much longer.
-
-    Raises:
-        ConfigError: nothing listens there.
-    """
+    """Raise ConfigError soon if no Ray head listens at `address`, since Ray would wait longer."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not (host and port.isdigit()):  # such as `auto`
+    if not (host and port.isdigit()):  # an address without a port, such as `auto`
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), PORT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
             "--address",
-            f"no Ray cluster answers at {address} ({error}). Start its head and open its ports, or "
-            "leave --address out.",
+            f"no Ray cluster answers at {address} ({error}). Start the cluster's head and open its "
+            "ports, or leave --address out.",
         ) from None
 
 
 @contextmanager
 def open_ray_session(address: str | None, request: Request, folder: str) -> Iterator[int]:
-    """Start or join Ray, and yield how many trials fit at once.
+    """Start a local Ray or join a cluster, yield how many trials fit at once, then shut Ray down.
 
-    Call it in a process that has not imported Ray, because Ray reads some settings at import.
+    The process must not have imported Ray before, because Ray reads some settings at import.
 
     Args:
         address: of a cluster; None starts a local Ray.
+        request: the resources of one trial.
         folder: for the files of a local Ray.
 
     Raises:
@@ -99,7 +96,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except Exception as error:  # Ray has errors of many kinds, some of them its own
+    except Exception as error:  # Ray raises built-in errors and its own, without a common class
         if address is None:
             raise
         raise ConfigError(
@@ -109,7 +106,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
             "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or leave --address out.",
         ) from error
     if threading.current_thread() is threading.main_thread():
-        # Ray's handler of SIGTERM aborts; the caller's stops the sweep cleanly.
+        # restore the caller's handler of SIGTERM, because that of Ray aborts this process
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
@@ -127,7 +124,7 @@ def list_live_nodes() -> list[dict[str, Any]]:
 
 
 def list_machines(request: Request) -> list[tuple[str, str, int]]:
-    """Return (id, name, number of trials that fit) of each live node."""
+    """Return (id, host name, number of trials that fit) of each live node of Ray."""
     return [
         (node["NodeID"], node["NodeManagerHostname"], count_fitting(request, node["Resources"]))
         for node in list_live_nodes()
@@ -135,7 +132,7 @@ def list_machines(request: Request) -> list[tuple[str, str, int]]:
 
 
 def list_started_processes() -> list[tuple[int, float, str]]:
-    """Return (pid, start time, name) of the Ray processes without which this one would hang."""
+    """Return (pid, start time, name) of the local Ray's processes without which it would hang."""
     return [
         (child.pid, child.create_time(), child.name())
         for child in psutil.Process().children()
@@ -147,24 +144,24 @@ def list_started_processes() -> list[tuple[int, float, str]]:
 def create_ray_folder() -> Iterator[str]:
     """Yield a folder for Ray's files, inside a private one in `$RAY_TMPDIR` or `/tmp`.
 
-    Ray opens its own folder to every user. After an error it stays, with Ray's logs, until later.
-
-    Raises:
-        ConfigError: no folder can be created there.
+    Ray opens its own folder to every user. After an error the private folder stays, with Ray's
+    logs, until a later run deletes it.
     """
+    # delete what earlier runs of this user left
     parent = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
     for lock in parent.glob(f"ray-*/{LOCK}"):
         with suppress(OSError):  # a live run holds the lock, or another run has deleted it
             info = lock.parent.lstat()
-            if info.st_uid == os.getuid() and time.time() - info.st_mtime > NEW_SECONDS:
+            is_new = time.time() - info.st_mtime <= NEW_SECONDS  # so perhaps not locked yet
+            if info.st_uid == os.getuid() and not is_new:
                 FileLock(lock).acquire(timeout=0).lock.release()
                 shutil.rmtree(lock.parent)
     try:
         folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent))
     except OSError as error:
-        fault = f"Ray's files cannot be written there ({error.strerror})."
+        fault = f"Ray's files cannot be written to this folder ({error.strerror})."
         remedy = "Set RAY_TMPDIR to a folder with a short path."
         raise ConfigError(str(parent), f"{fault} {remedy}") from error
     with FileLock(folder / LOCK):
-        yield f"{folder}/r"  # short, since Ray's sockets below it have at most 107 characters
+        yield f"{folder}/r"  # short, since paths of Ray's sockets have at most 107 characters
         shutil.rmtree(folder, ignore_errors=True)

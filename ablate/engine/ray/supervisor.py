@@ -81,6 +81,7 @@ class RayProcess:
         self._silent_seconds = 0.0  # since Ray's last answer, without pauses of this process
 
     def send(self, message: Mapping[str, Any]) -> None:
+        """Write a message as one line of JSON to the process that runs Ray."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
@@ -89,7 +90,7 @@ class RayProcess:
             raise RayLostError("its process ended") from None
 
     def iterate_messages(self) -> Iterator[Message | None]:
-        """Yield messages of the process, and None at least every half second without one.
+        """Yield the messages of the process that runs Ray; None after each half second without one.
 
         Raises:
             RayLostError: the process, Ray's head or its raylet is gone, or Ray does not answer.
@@ -109,9 +110,10 @@ class RayProcess:
                     *lines, buffer = (buffer + data).split(b"\n")
                     for line in lines:
                         yield self._read_message(line)
-                # check the processes when nothing is unread, because "done" may be unread
+                # check that Ray lives, unless a message is unread, which may say that all is done
                 now = time.monotonic()
                 if now - last_check >= TICK_SECONDS and not selector.select(0):
+                    # a longer time means that this process was suspended
                     self._silent_seconds += min(now - last_check, 2 * TICK_SECONDS)
                     last_check = now
                     self._check_processes()
@@ -122,7 +124,7 @@ class RayProcess:
                     yield None
 
     def _read_message(self, line: bytes) -> Message:
-        """Return a line's message, and note what it says about Ray's processes."""
+        """Parse a message, and note from it whether Ray lives and which processes Ray needs."""
         message: Message = json.loads(line)
         if message["do"] == "begun":
             self.has_begun = True
@@ -138,8 +140,8 @@ class RayProcess:
                 raise RayLostError(f"its {name} ended")
 
     def close(self, seconds: float) -> None:
-        """Wait up to `seconds` for the end of the process, then kill it and all that it started."""
-        with self._process:  # closes its pipes
+        """Wait up to `seconds` for Ray's process to end, then kill it with all that it started."""
+        with self._process:  # closes the pipes to it
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
             end_session(self.pid)
@@ -177,7 +179,7 @@ class Supervisor:
     machine_faults: Counter[str] = field(default_factory=Counter)
 
     def run(self) -> str:
-        """Run until no job is left; return why Ray ended before that, or an empty string.
+        """Run all jobs, and restart a lost local Ray once; return why Ray ended, or "" if done.
 
         Raises:
             ConfigError: the cluster does not exist or is too small.
@@ -193,7 +195,7 @@ class Supervisor:
                 reason = str(error)
             for trial_id in reversed(list(self.dispatch.running)):
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
-            if self.dispatch.is_exhausted:  # by a signal or the budget
+            if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
                 return ""
             if not is_local or self.starts > RESTARTS:
                 return reason
@@ -204,11 +206,12 @@ class Supervisor:
                 self.display.print_line(text)
 
     def _run_ray_once(self, ray_folder: str) -> None:
-        """Start Ray, and answer its messages until the sweep or Ray ends."""
+        """Start a process that runs Ray, and answer its messages until the sweep is over."""
         self.starts += 1
         process = RayProcess(self.log, self.environment)
         shutdown_seconds, stop_by = 0.0, float("inf")
-        script = Path(sys.argv[0] or ".").resolve()  # the user's, if modules lie beside it
+        # Ray's workers may import modules from the folder of the user's script
+        script = Path(sys.argv[0] or ".").resolve()
         has_modules = script.is_file() and str(script.parent) in sys.path
         try:
             process.send(
@@ -222,7 +225,7 @@ class Supervisor:
                     "ray_folder": ray_folder,
                 }
             )
-            for message in process.iterate_messages():
+            for message in process.iterate_messages():  # None at each half second without one
                 if self.display is not None:
                     self.display.refresh()
                 if self.dispatch.stopping:
@@ -238,7 +241,7 @@ class Supervisor:
             process.close(shutdown_seconds)
 
     def _answer_message(self, message: Message, process: RayProcess) -> None:
-        """Act on a message of `ablate/engine/ray/pipe.py`, and send the answer if it asks."""
+        """Act on a message of the process that runs Ray; answer a "tick" or a "next"."""
         match message["do"]:
             case "tick":
                 process.send({"stop": self.dispatch.stopping})
@@ -266,13 +269,13 @@ class Supervisor:
                 raise RayLostError(message["error"].splitlines()[0][:300])
 
     def _answer_next(self, process: RayProcess) -> Message:
-        """Return the answer to a "next" message: a job, or whether the run is over."""
+        """Claim the next job, and return the answer with it, or with why there is none now."""
         dispatch = self.dispatch
         job = dispatch.claim_next_job()
         if job is None:
             idle = not dispatch.running
             return {"trial_id": None, "payload": None, "over": dispatch.is_exhausted, "idle": idle}
-        fingerprint = None
+        fingerprint = None  # of this machine's data set, with which another node compares its own
         if self.fingerprints is not None:
             section: Any = job.config["data"]
             fingerprint = self.fingerprints[resolve_data_config(section).images]
@@ -292,11 +295,11 @@ class Supervisor:
         return {"trial_id": job.trial_id, "payload": payload.to_text()}
 
     def _locate_stored_attempts(self, job: Job) -> Storage | None:
-        """Return where in storage the trials of a job have their checkpoints."""
+        """Return where in storage a job's trial and the folds of its ensemble have checkpoints."""
         if self.checkpoints is None:
             return None
         if self.checkpoints.remote:
-            try:  # an earlier run without storage may have trained it
+            try:  # an earlier run without storage may have trained the trial on this machine
                 self.checkpoints.upload_trial(job.trial_id)
             except OSError as error:
                 log.warning("%s", error)
@@ -305,26 +308,26 @@ class Supervisor:
         return Storage(self.checkpoints.storage.address, self.checkpoints.remote, attempts)
 
     def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:
-        """Record events of a trial and the node that sent them; `events` may be empty."""
+        """Record events of a trial, if any, and the node that sent them; tidy up after its end."""
         if self.display is not None:
             self.display.machines.node_by_trial[trial_id] = node
         if not events:
             return
         self.dispatch.record_events(trial_id, events)
-        if trial_id not in self.dispatch.running:
+        if trial_id not in self.dispatch.running:  # the last event has ended the trial
             del self.machine_faults[trial_id]
             if self.checkpoints is not None:
                 self.checkpoints.finish_trial(trial_id)
 
     def _retry_or_give_up(self, trial_id: str, reason: str) -> None:
-        """Retry a trial that the machine ended, or give it up after too many attempts."""
+        """Requeue a trial that the machine ended, or after `RETRIES` retries give the trial up."""
         self.machine_faults[trial_id] += 1
         attempts = self.machine_faults[trial_id]
         if attempts <= RETRIES:
             self.dispatch.requeue(trial_id, reason)
         elif is_disk_full_message(reason):
             folder = locate_trial_folder(self.dispatch.settings.trials, trial_id)
-            raise build_disk_full_error(folder)
+            raise build_disk_full_error(folder)  # which ends the run
         else:
             del self.machine_faults[trial_id]
             self.dispatch.mark_lost(trial_id, f"{reason} (given up after {attempts} attempts)")

@@ -37,7 +37,7 @@ AWS_KEYS = (
 def run_tune(
     driver: DriverClient, request: Request, folder: Path, name: str, storage: str | None
 ) -> None:
-    """Run the driver's jobs until it has no more or asks to stop.
+    """Run the driver's jobs in `Tuner.fit()` until it has no more or asks to stop.
 
     If all remaining trials belong to other drivers, `fit` ends, which releases the workers' slots.
 
@@ -47,7 +47,7 @@ def run_tune(
             `trials/`; None keeps no checkpoints.
     """
     hide_aws_keys()
-    job: dict[str, Any] | None = None
+    job: dict[str, Any] | None = None  # for the next `fit`, received while waiting
     for number in itertools.count():
         searcher = JobSearcher(driver, job)
         ray.tune.Tuner(
@@ -57,7 +57,7 @@ def run_tune(
                 scheduler=StartAll(driver),
                 num_samples=-1,
                 reuse_actors=True,
-                # of one attempt's checkpoints (`ablate/storage/checkpoints.py`)
+                # each attempt of a trial has its own folder of checkpoints
                 trial_dirname_creator=lambda trial: f"{trial.config[TRIAL_ID]}.{time.time_ns()}",
             ),
             run_config=ray.tune.RunConfig(
@@ -93,7 +93,7 @@ def hide_aws_keys() -> None:
     for name in AWS_KEYS:
         value = os.environ.pop(name, None)
         if value is not None:
-            os.putenv(name, value)
+            os.putenv(name, value)  # for C code only: Python's `os.environ` does not show it
 
 
 class DriverOnly:
@@ -107,7 +107,7 @@ class JobSearcher(DriverOnly, Searcher):
     """Give Tune jobs of all studies as they become ready. Its state is in the ledger.
 
     Attributes:
-        job: the first answer to "next", received before `fit`.
+        job: the driver's answer with the first job, received before `fit`; None to ask for it.
         waits: whether `fit` ended because all remaining trials belong to other drivers.
         trial_ids: Tune's id of a trial → ours.
     """
@@ -118,17 +118,19 @@ class JobSearcher(DriverOnly, Searcher):
         self.trial_ids: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        if len(self.trial_ids) >= self.driver.slots + AHEAD:
+        """Return the driver's next job as Tune's config; None if there is none now, or FINISHED."""
+        if len(self.trial_ids) >= self.driver.slots + AHEAD:  # enough trials wait for a slot
             return None
         answer, self.job = self.job or self.driver.request("next"), None
         if answer["payload"] is None:
+            # if nothing runs here, other drivers run what remains: end `fit`, and wait
             self.waits = answer["idle"] and not answer["over"]
             return cast(Any, Searcher.FINISHED) if answer["over"] or self.waits else None
         self.trial_ids[trial_id] = answer["trial_id"]
         return {PAYLOAD: answer["payload"], TRIAL_ID: answer["trial_id"]}
 
     def release_trial(self, trial: Trial) -> str | None:
-        """Return our id of a finished trial, and free the memory that Tune keeps for it."""
+        """Return the driver's id of an ended trial, and free what Tune keeps of its config."""
         trial.config.clear()
         trial.evaluated_params.clear()
         trial.experiment_tag = ""  # Tune makes it from the whole configuration
@@ -153,14 +155,16 @@ class ResultCallback(DriverOnly, Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
+        """Send the events in a trial's result to the driver."""
         trial_id = self.searcher.trial_ids.get(trial.trial_id)
-        events = result.pop("events", None)  # Tune keeps the last result of every trial
+        events = result.pop("events", None)  # or Tune would keep them for every trial
         if trial_id is not None and events is not None:
             self.driver.send("record", trial_id=trial_id, events=events, node=result["node"])
 
     def on_checkpoint(
         self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **_: Any
     ) -> None:
+        """Tell the driver where in storage Tune has written a trial's checkpoint."""
         trial_id = self.searcher.trial_ids.get(trial.trial_id)
         if trial_id is not None:
             # trials/<trial>.<time>/checkpoint_<number>, below the storage's root
@@ -171,9 +175,9 @@ class ResultCallback(DriverOnly, Callback):
         self.searcher.release_trial(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        """Report a trial that the machine ended, for the driver to retry.
+        """Tell the driver that the machine ended a trial, so that the driver retries it.
 
-        Tune's own count of retries counts a worker that dies while it is free twice.
+        Tune would count a worker that dies while it is free twice.
         """
         trial_id = self.searcher.release_trial(trial)
         if trial_id is not None:
@@ -199,9 +203,11 @@ class StartAll(DriverOnly, FIFOScheduler):
         self._order[trial.trial_id] = len(self._order)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """Return the oldest waiting trial whose own worker is not starting, for a free worker."""
         live = tune_controller.get_live_trials()
         waiting = [trial for trial in live if trial.status == Trial.PENDING]
         waiting.sort(key=lambda trial: self._order[trial.trial_id])
+        # slots besides those of running trials and the free worker, one for each oldest trial
         starting = self.driver.slots - (len(live) - len(waiting)) - 1
         return next(iter(waiting[max(0, starting) :]), None)
 
@@ -220,13 +226,13 @@ class StopOnRequest(DriverOnly, Stopper):
 
 
 def describe_cause(error: BaseException | None) -> str:
-    """Return in one line why the machine ended a trial.
+    """Return in one line, without secrets, why the machine ended a trial.
 
     The last line of an error is the cause: the end of the trial's own traceback, or what Ray knows
     of a process that is gone.
     """
-    lines = "" if error is None else str(error).strip()
-    cause = redact_secrets(lines.rpartition("\n")[2].strip())[:300]
+    text = "" if error is None else str(error).strip()
+    cause = redact_secrets(text.rpartition("\n")[2].strip())[:300]
     if isinstance(error, RayActorError):
         return f"its process is gone: {cause}"
     return cause or "its process ended"

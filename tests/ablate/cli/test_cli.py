@@ -128,12 +128,12 @@ def test_resources_are_checked_before_anything_waits() -> None:
         r"resources\.cpus": (Resources(cpus=count_cores() + 1, gpus=0), "cpu", False),
         "cpu does not go with": (Resources(gpus=1), "cpu", False),
         "GPU": (Resources(gpus=1000), "auto", False),
-        "2 processes need as many cpus, and a trial has 1": (
+        "2 processes need as many cpus, but a trial has 1": (
             Resources(cpus=1, gpus=0, processes=2),
             "cpu",
             True,
         ),
-        "2 processes need as many gpus, and a trial has 4": (
+        "2 processes need as many gpus, but a trial has 4": (
             Resources(cpus=1, gpus=4, processes=2),
             "cuda",
             True,

@@ -51,7 +51,7 @@ def test_the_readmes_experiment_can_be_planned(
     assert code == 0 and not err
     few = len(list(birds.iterdir())) == 6
     assert (
-        "tune, terms: epochs and settings are selected on the images of one class" in out
+        "tune, terms: the best epoch and settings are selected on images of a single class" in out
     ) == few
 
 

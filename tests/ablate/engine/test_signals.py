@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ablate.engine.driver import STOPPING, stop_signals
+from ablate.engine.driver import STOPPING, stop_on_signals
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_the_first_one_asks_and_the_second_one_breaks_off(
 ) -> None:
     asked: list[None] = []
     before = [signal.getsignal(each) for each in STOPPING]
-    with stop_signals(lambda: asked.append(None)) as caught:
+    with stop_on_signals(lambda: asked.append(None)) as caught:
         os.kill(os.getpid(), number)
         assert (caught, len(asked)) == ([number], 1)
         os.kill(os.getpid(), signal.SIGHUP)  # a closed terminal's shell sends it once more
@@ -37,6 +37,6 @@ def test_the_first_one_asks_and_the_second_one_breaks_off(
 
 def test_nohup_keeps_its_meaning(hangup: None) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with stop_signals(lambda: pytest.fail("stopped")) as caught:
+    with stop_on_signals(lambda: pytest.fail("stopped")) as caught:
         os.kill(os.getpid(), signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and not caught

@@ -33,7 +33,7 @@ def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     (there / LEASE).write_text(json.dumps(word))
     os.utime(there / LEASE, (time.time() - 1000,) * 2)
     with DriverStatusFile(out, OTHER, "0123", "name", lambda: None):
-        with pytest.raises(ConfigError, match="process 7 on another-host is using"):
+        with pytest.raises(ConfigError, match="process 7 on another-host uses"):
             driver._open_ledger_backup(settings, Owner.from_this_process())
         assert not [*out.glob("*aside*")]
     with DriverStatusFile(out, Owner.from_this_process(), "0123", "name", lambda: None):

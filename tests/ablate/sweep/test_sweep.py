@@ -150,9 +150,9 @@ def test_cells_are_found_by_name_and_number(tmp_path: Path) -> None:
     assert find_cell(made.progression, "rows/base").seed == 0
     for wrong, word in [
         ("part/x", "'parts'"),
-        ("parts/agnostic=off", "has no cell 'agnostic=off', but agnostic=o"),
-        ("rows/x", "has no cell 'x', but base"),
-        ("rows/base@9", "has no cell 'base@9', but base"),
+        ("parts/agnostic=off", "has no cell 'agnostic=off'; it has agnostic=o"),
+        ("rows/x", "has no cell 'x'; it has base"),
+        ("rows/base@9", "has no cell 'base@9'; it has base"),
     ]:
         with pytest.raises(ConfigError, match=word):
             find_cell(made.progression, wrong)
