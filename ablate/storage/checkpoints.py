@@ -65,8 +65,8 @@ class TrialCheckpoints:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"the password in {storage} would be sent to every node. Leave it out, and "
-                "give each node its credentials as variables or a profile.",
+                f"the password in {storage} would be sent to every node. Leave the password out, "
+                "and give each node its credentials as environment variables or a profile.",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
         self.remote, self.print_line = remote, print_line
@@ -76,7 +76,7 @@ class TrialCheckpoints:
         self._fault, self._ended_at = "", 0.0
 
     def __enter__(self) -> "TrialCheckpoints":
-        """List the attempts in storage, some of which the ledger may not contain.
+        """List the attempts of trials in storage, which the ledger may lack, and start the thread.
 
         Raises:
             ConfigError: the storage does not answer.
@@ -84,30 +84,31 @@ class TrialCheckpoints:
         try:
             names = self.storage.list_folder(TRIALS)
         except StorageError as error:
-            fault = f"{error}. Check its address and access rights."
+            fault = f"{error}. Check the storage's address and access rights."
             raise ConfigError(OPTION, fault) from error
-        for name in names:
-            trial_id, _, when = name.rpartition(".")
-            if when.isdigit():
+        for name in names:  # <trial>.<time>
+            trial_id, _, started = name.rpartition(".")
+            if started.isdigit():
                 self._attempts.setdefault(trial_id, set()).add(f"{TRIALS}/{name}")
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Wait up to a minute for the thread's scheduled transfers; warn if some have failed."""
         self._ended_at = time.monotonic()
         self._tasks.put(None)
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
             self.print_line(
                 f"warning: storage: some files of trials were not downloaded from "
-                f"{self.storage} ({self._fault or 'it takes too long'}). They stay there."
+                f"{self.storage} ({self._fault or 'it takes too long'}). They stay in the storage."
             )
 
     def list_attempts(self, trial_id: str) -> tuple[str, ...]:
-        """Return the folders of a trial's attempts, the newest first."""
+        """Return the folders in storage (`trials/<trial>.<time>`) of a trial, newest first."""
         attempts = set(self._attempts.get(trial_id, ()))
         if checkpoint := find_checkpoint(self.ledger, trial_id):
-            attempts.add(checkpoint.rpartition("/")[0])
+            attempts.add(checkpoint.rpartition("/")[0])  # without `/checkpoint_<number>`
         return tuple(sorted(attempts, key=lambda path: int(path.rpartition(".")[2]), reverse=True))
 
     def record_checkpoint(self, trial_id: str, checkpoint: str) -> None:
@@ -116,41 +117,34 @@ class TrialCheckpoints:
         self.ledger.put_checkpoint(trial_id, checkpoint)
 
     def finish_trial(self, trial_id: str) -> None:
-        """Schedule the download of a trial's results and the deletion of older checkpoints."""
+        """Let the thread download an ended trial's results and delete its older checkpoints."""
         last, attempts = find_checkpoint(self.ledger, trial_id), self.list_attempts(trial_id)
-        if last is not None:
+        if last is not None:  # `trials/<trial>.<time>/checkpoint_<number>`
             self._attempts[trial_id] = {last.rpartition("/")[0]}
             self._tasks.put(partial(self._fetch_and_clean, trial_id, last, attempts))
 
     def _fetch_and_clean(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
-        """Download a trial's results, and delete all its checkpoints except `last`."""
+        """Download a trial's results if another node has them; delete checkpoints except `last`."""
         if self.remote:
             fetch_results(self.storage, last, locate_trial_folder(self.trials, trial_id))
+        # delete the folders of earlier attempts, and the earlier checkpoints of the last attempt
         last_attempt = last.rpartition("/")[0]
-        outdated = [f"{last_attempt}/{name}" for name in self.storage.list_folder(last_attempt)]
-        for folder in {*attempts, *outdated} - {last, last_attempt}:
+        siblings = [f"{last_attempt}/{name}" for name in self.storage.list_folder(last_attempt)]
+        for folder in {*attempts, *siblings} - {last, last_attempt}:
             self.storage.delete_folder(folder)
 
     def remove_trial(self, trial_id: str) -> None:
-        """Delete everything of a trial from storage.
-
-        Raises:
-            StorageError: the storage does not answer.
-        """
+        """Delete all checkpoints of a trial from storage, and from the ledger their path."""
         for attempt in self.list_attempts(trial_id):
             self.storage.delete_folder(attempt)
         self._attempts.pop(trial_id, None)
         self.ledger.put_checkpoint(trial_id, None)
 
     def upload_trial(self, trial_id: str) -> None:
-        """Upload a finished trial from the driver's folder, so that other nodes can read it.
-
-        Raises:
-            OSError: the upload failed.
-        """
+        """Upload a trial that this machine finished without storage, so that nodes can read it."""
         folder = locate_trial_folder(self.trials, trial_id)
         if self.list_attempts(trial_id) or not (folder / RESULT).exists():
-            return
+            return  # it is in storage already, or has not finished here
         checkpoint = f"{TRIALS}/{check_trial_id(trial_id)}.{time.time_ns()}/checkpoint_000000"
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=folder) as draft:
             copy_checkpoint(folder, Path(draft) / "checkpoint")
@@ -158,11 +152,7 @@ class TrialCheckpoints:
         self.record_checkpoint(trial_id, checkpoint)
 
     def fetch_trial(self, trial_id: str) -> None:
-        """Download a trial's results into its local folder, unless they are there.
-
-        Raises:
-            OSError: the storage does not answer, or the local disk is full.
-        """
+        """Download a trial's results from its newest checkpoint, unless they are here already."""
         folder = locate_trial_folder(self.trials, trial_id)
         if not _has_results(folder):
             attempts = self.list_attempts(trial_id)
@@ -171,7 +161,10 @@ class TrialCheckpoints:
                 fetch_results(self.storage, checkpoint, folder)
 
     def _run_tasks(self) -> None:
-        """Run scheduled tasks in order; retry a failing one until `END_SECONDS` after the end."""
+        """Run scheduled transfers in order, and retry a failed one until the storage answers.
+
+        At the end of the run (`_ended_at`, then a None in the queue) retries stop after a minute.
+        """
         while (task := self._tasks.get()) is not None:
             while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
                 try:
@@ -180,23 +173,22 @@ class TrialCheckpoints:
                     break
                 except OSError as error:
                     if not self._fault:
-                        log.warning("%s. It is tried again.", error)
+                        log.warning("%s. The transfer is tried again.", error)
                     self._fault = str(error)
                     time.sleep(AGAIN_SECONDS)
 
 
 def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
-    """Return the path in storage of a trial's newest checkpoint, as the ledger records it.
+    """Return the path in storage of a trial's newest checkpoint, which the ledger records.
 
-    Raises:
-        ConfigError: the recorded path is not one of this trial's, because the ledger was edited.
+    The path is checked before use, because files are read and deleted there.
     """
     row = ledger.get_trial(check_trial_id(trial_id))
     if row is None or not row["checkpoint"]:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        fault = f"{checkpoint[:200]!r} is no checkpoint of trial {trial_id}."
+        fault = f"the ledger records {checkpoint[:200]!r}, no checkpoint of trial {trial_id}."
         remedy = "Restore the ledger from a copy, or give another --out."
         raise ConfigError(str(ledger.path), f"{fault} {remedy}")
     return checkpoint
@@ -207,22 +199,15 @@ def _has_results(folder: Path) -> bool:
 
 
 def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
-    """Download the files of a finished trial from its last checkpoint into a local folder.
-
-    Raises:
-        OSError: the storage does not answer, or the local disk is full.
-    """
+    """Download the files of a finished trial from its last checkpoint into a local folder."""
     for name in RESULTS:
         storage.download(f"{checkpoint}/{name}", join_inside(folder, name))
 
 
 def fetch_weights(trials: Path, trial_id: str) -> None:
-    """Download a trial's weights from the storage to which its ledger is copied.
+    """Download a trial's results from a storage that has a copy of the ledger.
 
-    Addresses with a password are not recorded, so weights there are not found.
-
-    Raises:
-        OSError: the storage does not answer, or the local disk is full.
+    A storage whose address has a password is skipped, because the password was not recorded.
     """
     folder, path = locate_trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
     if _has_results(folder) or not path.is_file():

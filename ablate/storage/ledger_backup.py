@@ -72,16 +72,12 @@ class BackupState:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the file; return an empty state if there is none, or if its content is invalid.
-
-        Raises:
-            OSError: the file exists and cannot be read.
-        """
+        """Read `storage.json`; return an empty state if it does not exist or is invalid."""
         try:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValueError as error:  # as if never stored, so nothing is overwritten
+        except ValueError as error:  # as if nothing was stored before, so nothing is overwritten
             log.info("%s is ignored: %r", path, error)
             return cls()
 
@@ -114,7 +110,7 @@ class LedgerBackup:
         self._place = f"{host_name()}:{ledger.resolve()}"
         self._state_path, self._state = ledger.parent / NOTE, BackupState()
         self._copied_stats: object = None  # sizes and times of the ledger's files at the last copy
-        self._fault = ""
+        self._fault = ""  # of the last upload, which the user was told
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
 
@@ -126,40 +122,35 @@ class LedgerBackup:
                 its copy is damaged or of another ledger, or the local ledger is in use.
             LedgerError: no local file can be written.
         """
-        with self._translate_errors("Check its address and access rights."):
+        with self._translate_errors("Check the storage's address and access rights."):
             # read the lease before the state, because other drivers write it after the state
-            lease = self._read_lease()
-            self._state = BackupState.read(self._state_path)
+            lease = self._read_lease()  # which driver stored which copy
+            self._state = BackupState.read(self._state_path)  # which copies this ledger knows
             if lease is None:
                 return
-            # refuse a ledger that was never stored there
+            # refuse a local ledger that was never copied to this storage
             exists, is_ours = self.ledger.exists(), lease.place == self._place
             is_stored = str(self.storage) in self._state.copies or is_ours
             if exists and (lease.ledger != self._state.ledger or not is_stored):
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was "
-                    "never stored there. Give another --storage, or another --out to continue from "
-                    "the stored ledger.",
+                    f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was never "
+                    "copied to this storage. Give another --storage, or another --out to continue "
+                    "from the stored ledger.",
                 )
             # refuse a storage from which another machine is running
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
                 fault = f"{_describe_owner(owner)} runs from {self.storage} (seen {age:.0f} s ago)."
-                remedy = f"Stop that run, or wait for {STALE_SECONDS:.0f} s of silence."
+                remedy = f"Stop that run, or wait until it is silent for {STALE_SECONDS:.0f} s."
                 raise ConfigError(OPTION, f"{fault} {remedy}")
             if not exists or (lease.copy > self._copy_count and not is_ours):
                 self._fetch_ledger(lease, age)
 
     def __enter__(self) -> Self:
-        """Store a first copy, and start the thread that stores the next ones.
-
-        Raises:
-            ConfigError: the upload failed.
-            LedgerError: the local disk is full.
-        """
-        with self._translate_errors("Check its access rights, or give another storage."):
+        """Upload a first copy of the ledger, and start the thread that uploads the next ones."""
+        with self._translate_errors("Check its access rights, or give another --storage."):
             self._upload_if_changed()
         self._thread.start()
         return self
@@ -174,32 +165,32 @@ class LedgerBackup:
             self._try_upload(is_last=False)
 
     def _try_upload(self, *, is_last: bool) -> None:
-        """Store a copy; report a failure once, and continue without it."""
+        """Upload the ledger; on failure warn once and go on, since a later upload may succeed."""
         try:
+            # the last driver of this ledger marks the lease as over
             self._upload_if_changed(over=is_last and not self.list_other_drivers())
             if self._fault:
                 self._fault = ""
                 self.print_line(f"storage: {self.storage} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                self.print_line(f"warning: storage: {error}. {self.ledger} is complete.")
+                text = f"{error}. The local ledger {self.ledger} is complete."
+                self.print_line(f"warning: storage: {text}")
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
-        """Upload the ledger if it has changed, and renew the lease.
+        """Upload the ledger if it has changed; renew the lease, which names its driver and copy.
 
-        Raises:
-            StorageError: reading or writing failed, or another machine has continued from there.
-            OSError: no local copy can be made.
+        `over` says in the lease that no driver runs any more. An OSError tells why this failed.
         """
         # check that no other machine has continued
         lease, ledger_id, count = self._read_lease(), self._state.ledger, self._copy_count
-        if lease is not None and lease.place == self._place:  # perhaps of another driver
+        if lease is not None and lease.place == self._place:  # of any driver of this ledger
             ledger_id, count = lease.ledger, max(count, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
             raise StorageError(
-                f"{self.storage}: another machine ({lease.place}) has continued the sweep from "
-                "here, so nothing is overwritten. End that run, or give another --storage."
+                f"{self.storage}: another machine ({lease.place}) has continued the sweep from this"
+                " storage, so nothing is overwritten. End that run, or give another --storage."
             )
         self._write_state(ledger_id or uuid.uuid4().hex, count)
         with tempfile.TemporaryDirectory() as folder:
@@ -221,19 +212,22 @@ class LedgerBackup:
             self._copied_stats = new_stats
 
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
-        """Replace the local ledger by the stored one, and keep it under another name."""
-        # download and check it
+        """Replace the local ledger by the stored one, and keep the local one as `….aside-<n>`.
+
+        `age` is that of the stored ledger in seconds.
+        """
+        # download the stored ledger, and check it
         self._check_idle()
         download = self.ledger.with_name(f".{LEDGER}.{os.getpid()}")
         self.storage.download(LEDGER, download)
         if (fault := find_fault(download)) is not None:
             download.unlink(missing_ok=True)
             message = f"{self.storage}/{LEDGER} is not a complete ledger ({fault})."
-            remedy = "Give another storage, or an --out with its own ledger."
+            remedy = "Give another --storage, or an --out folder that has a ledger of its own."
             raise ConfigError(OPTION, f"{message} {remedy}")
         write_ahead(download)  # which `schema.open_connection` expects of an existing ledger
-        self._check_idle()  # no other process may have opened it meanwhile
-        # rename the local ledger with its journal
+        self._check_idle()  # another process may have opened the local ledger meanwhile
+        # rename the local ledger and its journal
         if self.ledger.exists():
             numbered = (self.ledger.with_name(f"{LEDGER}.aside-{n}") for n in itertools.count(1))
             backup = next(path for path in numbered if not path.exists())
@@ -247,24 +241,20 @@ class LedgerBackup:
         self._state.write(self._state_path)
         download.replace(self.ledger)
         self.print_line(
-            f"storage: the ledger was downloaded from {self.storage}; it is {age:.0f} s old"
+            f"storage: the ledger was downloaded from {self.storage}; this copy is {age:.0f} s old"
         )
 
     def _check_idle(self) -> None:
-        """Check that no process has the local ledger open.
-
-        Raises:
-            ConfigError: a driver or another process has.
-        """
+        """Raise ConfigError if another process has the local ledger open."""
         users = ", ".join(map(_describe_owner, self.list_other_drivers()))
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
-            fault = f"{self.storage} is newer than {self.ledger}, which {users} is using."
+            fault = f"the copy in {self.storage} is newer than {self.ledger}, which {users} uses."
             raise ConfigError(OPTION, f"{fault} Wait for its end, or stop it (`ablate stop`).")
 
     def _read_lease(self) -> DriverLease | None:
-        """Return the lease in storage, or None if no ledger was stored there."""
+        """Read from storage which driver has stored which copy; None if no ledger is there."""
         content = self.storage.read_bytes(LEASE)
         if content is None:
             return None
@@ -272,7 +262,7 @@ class LedgerBackup:
             lease = TypeAdapter(DriverLease).validate_json(content)
             Owner.parse(lease.owner)
         except ValueError as error:
-            raise StorageError(f"{self.storage}/{LEASE} is not a file of ablate") from error
+            raise StorageError(f"{self.storage}/{LEASE} was not written by ablate") from error
         return lease
 
     @property
@@ -288,7 +278,7 @@ class LedgerBackup:
 
     @contextmanager
     def _translate_errors(self, remedy: str) -> Iterator[None]:
-        """Turn errors of storage and disk into one sentence with a remedy."""
+        """Raise ConfigError with a remedy if the storage fails, LedgerError if the disk does."""
         try:
             yield
         except StorageError as error:
@@ -312,8 +302,8 @@ def find_fault(path: Path) -> str | None:
         return str(error)
     if database is None:
         return "it does not exist"
-    if database.application_id != APPLICATION_ID:  # SQLite accepts an empty file, for example
+    if database.application_id != APPLICATION_ID:  # another database, or an empty file
         return "it is no ledger"
     if database.user_version > VERSION:
-        return f"it is of version {database.user_version}; this ablate reads {VERSION} at most"
+        return f"it has version {database.user_version}; this ablate reads {VERSION} at most"
     return find_damage(path)

@@ -54,7 +54,7 @@ class Storage:
         if address.startswith(VARIABLE):
             self.uri = os.environ.get(address.removeprefix(VARIABLE), "")
             if not self.uri:
-                fault = f"the environment variable in {address} does not exist. Set it."
+                fault = f"the environment variable of {address!r} is not set. Set it to a URI."
                 raise ConfigError(OPTION, fault)
         self.files: Any
         try:
@@ -74,7 +74,7 @@ class Storage:
         return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
     def upload(self, name: str, path: Path) -> None:
-        """Upload a local file, replacing one of the same name."""
+        """Upload a local file under a draft name, then move it to `name`, replacing that file."""
         target = f"{self.root}/{name}"
         draft = f"{target}.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"write {name}"):
@@ -83,17 +83,13 @@ class Storage:
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     shutil.copyfileobj(source, stream, PIECE)
                 self.files.move(draft, target)
-            except BaseException:  # the stream is closed now, so the draft exists as a whole file
+            except BaseException:  # closing the stream has made a file of the draft: delete it
                 with contextlib.suppress(OSError):
                     self.files.delete_file(draft)
                 raise
 
     def download(self, name: str, path: Path) -> bool:
-        """Download a file completely or not at all; return False if it does not exist.
-
-        Raises:
-            OSError: `path` cannot be written.
-        """
+        """Download a file to `path` completely or not at all; return False if it does not exist."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -123,7 +119,8 @@ class Storage:
         path = f"{self.root}/{folder}".rstrip("/")
         selector = pyarrow.fs.FileSelector(path, allow_not_found=True)
         with self._translate_errors(f"list {folder}"):
-            for _ in range(4):  # pyarrow raises it if a folder is made or deleted meanwhile
+            # pyarrow raises FileNotFoundError if a folder is made or deleted meanwhile: try again
+            for _ in range(4):
                 with contextlib.suppress(FileNotFoundError):
                     return [info.base_name for info in self.files.get_file_info(selector)]
             return [info.base_name for info in self.files.get_file_info(selector)]
@@ -131,21 +128,20 @@ class Storage:
     def get_age(self, name: str) -> float:
         """Return the age of a file in seconds by the storage's clock; 0 if it does not exist.
 
-        The time of a small file that is written now is the storage's time. Clocks of machines can
-        differ by minutes.
+        Clocks of machines can differ by minutes, so the time of a probe file written now is `now`.
         """
         probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"look at {name}"):
             with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
                 stream.write(b"?")
-            now, info = self._find_info(probe), self._find_info(name)
+            now, then = self._find_info(probe), self._find_info(name)
             self.files.delete_file(f"{self.root}/{probe}")
-        if not (now and info and now.mtime_ns and info.mtime_ns):  # some storages tell no time
+        if not (now and then and now.mtime_ns and then.mtime_ns):  # some storages tell no time
             return 0.0
-        return max(0.0, float(now.mtime_ns - info.mtime_ns) / 1e9)
+        return max(0.0, float(now.mtime_ns - then.mtime_ns) / 1e9)
 
     def put_folder(self, name: str, folder: Path) -> None:
-        """Upload a folder with its subfolders."""
+        """Upload a local folder with its subfolders to the folder `name` in storage."""
         import pyarrow.fs
 
         with self._translate_errors(f"write {name}"):
@@ -169,11 +165,12 @@ class Storage:
 
     @contextlib.contextmanager
     def _translate_errors(self, action: str) -> Iterator[None]:
+        """Turn an OSError into a StorageError without secrets, which names the failed `action`."""
         try:
             yield
         except OSError as error:
-            message = f"{self}: cannot {action} ({self._redact_error(error)})"
-            raise StorageError(message) from None
+            reason = self._redact_error(error)
+            raise StorageError(f"{self}: ablate cannot {action} there ({reason})") from None
 
     def _redact_error(self, error: Exception) -> str:
         return " ".join(redact_text(str(error), self.uri).split())[:300]

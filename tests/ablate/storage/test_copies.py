@@ -158,7 +158,7 @@ def execute(path: Path, statement: str) -> None:
         (lambda path: execute(path, "PRAGMA application_id=1"), "it is no ledger"),
         (
             lambda path: execute(path, "PRAGMA user_version=999"),
-            "it is of version 999; this ablate",
+            "it has version 999; this ablate",
         ),
         (Path.unlink, "it does not exist"),
     ],
@@ -187,7 +187,7 @@ def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
     edit_lease(there, **({"owner": str(GONE), "place": place} if place else {}))
     add_sweep(one.ledger, "its own")
     before, stored = read_files(folder), read_files(there)
-    with pytest.raises(ConfigError, match=r"was never stored there. .*another --storage"):
+    with pytest.raises(ConfigError, match=r"was never copied to this storage. .*another --storage"):
         one.copies().restore_if_newer()
     assert read_files(folder) == before and read_files(there) == stored
 
@@ -206,7 +206,7 @@ def test_a_ledger_that_somebody_works_on_is_not_replaced(
         one.others = [GONE] if is_driver else []
         who = "process 7 on another-host" if is_driver else "another process"
         edit_lease(there, place="elsewhere")
-        with pytest.raises(ConfigError, match=f"which {who} is using"):
+        with pytest.raises(ConfigError, match=f"which {who} uses"):
             one.copies().restore_if_newer()
     assert list_sweeps(one.ledger) == ["a"] and not [*one.ledger.parent.glob("*aside*")]
     one.others = []
