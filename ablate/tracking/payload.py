@@ -30,12 +30,14 @@ def flatten_config(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -> dict[str, str]:
-    """Return the settings of a trial that become MLflow parameters: those that vary or differ.
+    """Return a trial's MLflow parameters: settings that vary in the sweep or are not the default.
 
     Args:
-        defaults: of all settings (`list_default_settings`); those of components below their names.
-        varied: paths that differ between the sweep's trials.
+        defaults: "" → settings of every trial by dotted path; "loss.NAME", "method.NAME",
+            "data.NAME" → options of this component.
+        varied: dotted paths of settings that differ between the sweep's trials.
     """
+    # merge the defaults of the trial's own components
     component_sections = ("loss", "method", "data")
     default = {
         path: value
@@ -60,7 +62,10 @@ def split_long_tag(name: str, text: str) -> dict[str, str]:
 
 
 def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
-    """Return git_commit, versions {package: version}, … as tags `ablate.git_commit`, …"""
+    """Return the code and command that made a result as tags `ablate.git_commit`, ….
+
+    A package's version becomes the tag `ablate.version.<package>`.
+    """
     facts = dict(provenance or {})
     versions = facts.pop("versions", {}).items()
     tags = {f"ablate.version.{name}": str(version) for name, version in versions}
@@ -97,10 +102,11 @@ def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
 def build_trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
-    """Return all tags of a child run.
+    """Return all tags of a trial's run, which is a child of the sweep's run `parent_run_id`.
 
-    `ablate.export` names the model's file below the parent's tag `ablate.folder`. `study` and
-    `cell`, to group by, are those of the first of its cells.
+    Cells of several studies can share a trial. The tags `study` and `cell`, to group runs by, are
+    those of the first of `cells`. `ablate.export` is the path of the model's file below the folder
+    in the parent's tag `ablate.folder`.
     """
     split = trial["config"].get("data", {}).get("split", {})
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
@@ -132,7 +138,10 @@ def to_milliseconds(seconds: float) -> int:
 
 
 def iterate_epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
-    """Yield every reported metric at its epoch and the training time so far."""
+    """Yield (key, value, time in ms, step) of each metric of each epoch, for `log_batch`.
+
+    The time is the trial's start plus its training time so far, so it is equal at every call.
+    """
     start = to_milliseconds(trial["created"])
     for row in epochs:
         time = start + to_milliseconds(row["seconds"] or 0.0)
@@ -144,10 +153,14 @@ def iterate_epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
 def iterate_final_metrics(
     trial: Row, evaluations: Mapping[str, Row], recorded: Mapping[str, float]
 ) -> Iterator[Point]:
-    """Yield `final/<split>/<metric>`, `final/best_epoch`, … at the best epoch's step.
+    """Yield (key, value, time in ms, step) of `final/<split>/<metric>`, `final/best_epoch`, ….
 
-    The time is the trial's end, or when an evaluation was recorded: of two values at one step
-    MLflow shows the one of the later time.
+    The step is the best epoch. The time is the trial's end, or when an evaluation was recorded,
+    because of two values at one step MLflow shows the later one.
+
+    Args:
+        evaluations: split → metric → value.
+        recorded: split → when its evaluation was recorded, in seconds since 1970.
     """
     ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
     facts = ("best_epoch", "epochs", "steps", "seconds")
@@ -161,13 +174,13 @@ def iterate_final_metrics(
 
 
 def compute_checksum(trial: Row, *contents: object) -> int:
-    """Return a number > 0 of a run's end and contents; if it changes, the run is written again."""
+    """Return a checksum > 0 of what a run shows; when it changes, the run is written again."""
     state = [trial["status"], trial["reason"], trial["ended"], *contents]
     return zlib.crc32(to_canonical_json(state).encode()) + 1
 
 
 def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
-    """Return `sweep.json`: the resolved spec, what the report reads, and all planned cells."""
+    """Build the artifact `sweep.json`: the resolved spec, what reports read, and all cells."""
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies = spec.get("studies") or {}
     return {

@@ -52,22 +52,19 @@ class Store:
 
     @property
     def uri(self) -> str:
-        """The URI for MLflow, which may hold a password.
-
-        Raises:
-            ConfigError: the environment variable that holds it is not set.
-        """
+        """The URI for MLflow, which may hold a password: SQLite in --out, or of --tracking-uri."""
         if self.option is None:
             return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
         if not self.option.startswith(ENV):
             return self.option
+        # `env:NAME` names the variable that holds the URI
         name = self.option.removeprefix(ENV)
         if uri := os.environ.get(name, ""):
             return uri
         raise ConfigError(
             OPTION,
             f"{self.option!r} names an environment variable that is not set. Run `export "
-            f"{name or 'NAME'}=URI`, or name the store itself.",
+            f"{name or 'NAME'}=URI`, or give the URI of the store itself.",
         )
 
     @property
@@ -75,17 +72,16 @@ class Store:
         return redact_uri(self.uri)
 
     def format_command(self, words: str) -> str:
-        """Return `ablate WORDS` for this store as a user would type it, without a password."""
+        """Return the command `ablate WORDS` with --out and --tracking-uri, without a password."""
         parts = ["ablate", *words.split(), "--out", str(self.out)]
         if self.option is not None:
             parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.option) else self.option]
         return f"`{shlex.join(parts)}`"
 
     def check_usable(self, *, writes: bool = True) -> None:
-        """Check that MLflow can read the store, and write it if `writes`, without opening it.
+        """Raise ConfigError if MLflow cannot read the store, or write it if `writes`.
 
-        Raises:
-            ConfigError: MLflow cannot use it.
+        The store is not opened, because that takes seconds.
         """
         path = find_sqlite_file(self.uri)
         if path is None:
@@ -94,15 +90,16 @@ class Store:
             raise ConfigError(
                 OPTION,
                 f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
-                "before a relative path and four before an absolute one.",
+                "before a relative path and four before an absolute path.",
             )
         elif self.option is None and path != (self.out / "mlflow.db").resolve():
-            raise ConfigError("--out", f"{str(self.out)!r} has a question mark. Rename the folder.")
+            fault = f"{str(self.out)!r} has a question mark, which cuts the path in MLflow's URI."
+            raise ConfigError("--out", f"{fault} Rename the folder.")
         elif fault := self._find_file_fault(path, writes=writes):
             raise ConfigError(str(path), fault)
 
     def _check_server(self) -> None:
-        """Check that a server answers, and that the driver of its database is installed."""
+        """Raise ConfigError if no server answers, or if its database's driver is not installed."""
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import SQLAlchemyError
 
@@ -110,18 +107,18 @@ class Store:
         kind, separator, _ = uri.partition("://")
         kind = kind.partition("+")[0]
         if uri == "databricks" or uri.startswith("databricks:"):
-            return  # a profile
+            return  # Databricks finds its server in a profile
         if not separator or kind not in PORTS:
             raise ConfigError(
                 OPTION,
                 f"{redacted_uri!r} is no MLflow URI (sqlite:///FILE, http, https, postgresql, …). "
-                "Leave the option out to write runs to SQLite in --out.",
+                "Leave --tracking-uri out to write runs to SQLite in --out.",
             )
         try:
             parts = urlsplit(uri)
             if kind not in ("http", "https"):
                 make_url(uri).get_dialect().import_dbapi()
-            if parts.hostname:  # otherwise a database's socket, or its driver's own way
+            if parts.hostname:  # otherwise the database is reached by a socket, or by other means
                 address = parts.hostname, parts.port or PORTS[kind]
                 socket.create_connection(address, CONNECT_SECONDS).close()
         except (ImportError, SQLAlchemyError, OSError, ValueError) as error:
@@ -129,12 +126,12 @@ class Store:
             raise ConfigError(
                 OPTION,
                 f"{redacted_uri} cannot be used ({reason}). Start the server, install the driver "
-                "of its database, or leave the option out and write the finished sweep later by "
-                f"{self.format_command('ledger replay')}.",
+                "of its database, or leave --tracking-uri out and write the finished sweep later "
+                f"by {self.format_command('ledger replay')}.",
             ) from None
 
     def _find_file_fault(self, path: Path, *, writes: bool) -> str:
-        """Return why a SQLite file cannot be the store, and what to do; empty if it can."""
+        """Return why `path` cannot be MLflow's SQLite file, and a remedy; empty if it can."""
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         existing = [place for place in (folder, path) if writes and place.exists()]
         read_only = [str(place) for place in existing if not os.access(place, os.W_OK)]
@@ -148,7 +145,7 @@ class Store:
         except sqlite3.DatabaseError:
             damage, files = find_damage(path), f"the files {path.name}-* beside it"
             text = f"it is damaged ({damage}). Move it away with {files}, and run {command}."
-            return text if damage else ""  # another process writes it now
+            return text if damage else ""  # no damage: another process is writing the file
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])
@@ -157,10 +154,10 @@ class Store:
 
 
 def build_public_environment(uri: str | None = None) -> dict[str, str]:
-    """Return this process's environment without what opens an MLflow store.
+    """Return this process's environment without the credentials of MLflow stores.
 
-    For processes that do not write to MLflow: every process of the same user can read their
-    environment in /proc, and Ray shows it to every trial.
+    It is for processes that do not write to MLflow, because every process of the same user can read
+    their environment in /proc, and Ray shows it to every trial.
 
     Args:
         uri: the store of this run. A variable that holds this URI, its password, or another URI
@@ -168,6 +165,7 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
     """
 
     def opens_store(value: str) -> bool:
+        """Return whether redaction changes a value that is the password or has one in it."""
         redacted = value if uri is None else redact_text(value, uri)
         return redacted != value and (redacted == HIDDEN or has_secret(value))
 
@@ -179,9 +177,9 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
 
 
 def silence_mlflow() -> None:
-    """Set MLflow to no telemetry, nothing on stdout and no HTTP retries, unless variables are set.
+    """Turn off MLflow's telemetry, output and HTTP retries, where no variable says otherwise.
 
-    A retry of a request whose answer was lost would make a run twice.
+    A retry of a request whose answer was lost would create a run twice.
     """
     for name, value in {
         **QUIET,
@@ -216,7 +214,7 @@ def build_client_uri(tracking_uri: str) -> str:
 
 
 def open_store(tracking_uri: str) -> "MlflowClient":
-    """Return a client of a store; create the tables of a fresh SQLite file."""
+    """Return an MLflow client of a store, and create the tables in a new SQLite file."""
     silence_mlflow()
     from mlflow import MlflowClient
 
@@ -224,25 +222,26 @@ def open_store(tracking_uri: str) -> "MlflowClient":
     if path is None:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The first use makes the tables by 40 migrations, which must not run twice at once.
+    # The first use creates the tables by 40 migrations, which must not run in two processes.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
         client = MlflowClient(tracking_uri=build_client_uri(tracking_uri))
         client.search_experiments(max_results=1)
-        write_ahead(path)  # a running `mlflow ui` reads while we write
+        write_ahead(path)  # so that `mlflow ui` can read while this process writes
     return client
 
 
 def get_or_create_experiment(client: "MlflowClient", tracking_uri: str, name: str) -> str:
-    """Return the id of an experiment; create it, with artifacts beside a SQLite file."""
+    """Return the id of the experiment `name`; create it if missing, restore it if deleted."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
+        # keep artifacts beside a SQLite file; a server has its own folder for them
         path = find_sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
             return str(client.create_experiment(name, root, tags=EXPERIMENT_TAGS))
-        except MlflowException:  # another process has just made it
+        except MlflowException:  # another process may have just created it
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 raise
@@ -252,7 +251,7 @@ def get_or_create_experiment(client: "MlflowClient", tracking_uri: str, name: st
 
 
 def format_command_line() -> str:
-    """Return this process's command line as a user would type it again; empty from Python."""
+    """Return the `ablate` command of this process as a user would type it; else an empty text."""
     program = Path(sys.argv[0])
     name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
     commands = {

@@ -74,14 +74,15 @@ class MlflowSync:
         self.defaults = defaults
         self.varied: set[str] = set()
         self.refused: dict[str, str] = {}
-        self._parent_id: str | None = None  # None: the runs must be reconciled first
+        # the sweep's run; None: runs must first be reconciled with the ledger
+        self._parent_id: str | None = None
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
         self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
 
     def sync(
         self, trial_ids: Iterable[str] | None = None, *, status: EndStatus | None = None
     ) -> int:
-        """Write to the store what it lacks of these trials, and return their number.
+        """Write to MLflow what its runs of these trials lack; return the number of trials.
 
         A trial whose run the store refuses is put into `refused` and does not block others.
 
@@ -109,7 +110,7 @@ class MlflowSync:
                 with self.lock:
                     self._end_run(status)
         except BaseException:
-            self._parent_id = None  # a run may have been made and not recorded
+            self._parent_id = None  # the next call looks for runs that were created, not recorded
             raise
         return len(ids)
 
@@ -122,14 +123,14 @@ class MlflowSync:
         return get_or_create_experiment(self.client, self.tracking_uri, self.sweep["name"])
 
     def _begin_run(self) -> None:
-        """Reconcile the runs of this sweep with the ledger, and set the parent run RUNNING."""
+        """Find or create the sweep's parent run, set it RUNNING, and tag it with this driver."""
         self._reconcile_runs()
         row = self._get_row(PARENT)
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
             row = self._create_run(PARENT, self.sweep["created"], tags)
         run_id = row["run_id"]
-        if row["logged_final"]:
+        if row["logged_final"]:  # an earlier driver has ended the run
             self.client.update_run(run_id, status="RUNNING")
         self.client.set_tag(run_id, DRIVER, self.driver)
         self.client.set_tag(run_id, FOLDER, str(self.ledger.path.parent.resolve()))
@@ -139,7 +140,7 @@ class MlflowSync:
 
     def _end_run(self, status: EndStatus) -> None:
         """End the parent run, unless another live driver has started since."""
-        # a run whose request was given up may have been made since
+        # the store may have created a second run by a request that seemed to fail
         self._reconcile_runs(only_running=True)
         run_id = str(self._parent_id)
         self._log_description(run_id)  # by now every study's cells are known
@@ -157,7 +158,7 @@ class MlflowSync:
         return self.ledger.get_mlflow_run(self.store, self.sweep_id, trial_id)
 
     def _create_run(self, trial_id: str, start: float, tags: dict[str, str]) -> payload.Row:
-        """Create a run, record it before anything is logged, and return the ledger's row of it."""
+        """Create an MLflow run, record it in the ledger at once, and return the ledger's row."""
         start_time = payload.to_milliseconds(start)
         run_id = self.client.create_run(self._experiment_id, start_time, tags).info.run_id
         row = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": 0, "logged_final": 0}
@@ -168,11 +169,14 @@ class MlflowSync:
         self.ledger.put_mlflow_run(self.store, self.sweep_id, row)
 
     def _reconcile_runs(self, *, only_running: bool = False) -> None:
-        """Record runs that the ledger lacks, forget runs that the store lost, and end duplicates.
+        """Make the ledger list the sweep's runs in MLflow, one for each trial.
+
+        Runs that the ledger lacks are recorded, runs that the store lost are forgotten, and second
+        runs of a trial are ended.
 
         Args:
-            only_running: search RUNNING runs only, which suffices to find duplicates, because every
-                run is recorded before it ends.
+            only_running: search RUNNING runs only, which suffices to find second runs, because
+                every run is recorded before it ends.
         """
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and tags.`ablate.ledger` = "
@@ -195,7 +199,7 @@ class MlflowSync:
         for run in runs:
             trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
             if trial_id not in run_ids:
-                if SUPERSEDED not in run.data.tags:
+                if SUPERSEDED not in run.data.tags:  # it was not ended as a second run
                     run_ids[trial_id] = run_id
                     self._record_progress({"trial_id": trial_id, "run_id": run_id})
             elif run_ids[trial_id] != run_id and run.info.status == "RUNNING":
@@ -203,25 +207,29 @@ class MlflowSync:
                 self.client.set_terminated(run_id, "KILLED")
 
     def _write_or_refuse_trial(self, trial_id: str) -> None:
-        """Update the run of a trial, or note why the store refuses it."""
+        """Update a trial's run, or note in `refused` why the store does not accept this run."""
         from mlflow.exceptions import MlflowException
 
         self.refused.pop(trial_id, None)
         try:
             self._write_trial(trial_id)
         except MlflowException as error:
-            if error.error_code not in REFUSALS or "in the 'active' state" in str(error):
-                raise  # the next call finds that a deleted run is gone, and creates another
+            is_deleted = "in the 'active' state" in str(error)  # the next `sync` creates another
+            if error.error_code not in REFUSALS or is_deleted:
+                raise
             self.client.get_run(str(self._parent_id))  # raises if the store refuses everything
             self.refused[trial_id] = extract_first_line(error)
 
     def _write_trial(self, trial_id: str) -> None:
-        """Log what a trial's run lacks, and end the run if the trial has ended."""
+        """Log to a trial's run what it lacks, and end the run if the trial has ended.
+
+        The run of an ended trial is left alone if the checksum of its last write has not changed.
+        """
         ledger, client = self.ledger, self.client
         trial = ledger.get_trial(trial_id)
-        if trial is None:  # it is only planned
+        if trial is None:  # the trial is planned and has not started
             return
-        # compare a checksum of the trial with that of the last write
+        # compare the checksum of what would be written with that of the last write
         has_ended = trial["status"] in payload.STATUS
         evaluations = ledger.get_evaluations(trial_id) if has_ended else {}
         cells = payload.describe_cells(
@@ -247,7 +255,7 @@ class MlflowSync:
         if has_ended:
             recorded = ledger.get_recorded_times(trial_id)
             metrics += payload.iterate_final_metrics(trial, evaluations, recorded)
-        # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
+        # Parameters are logged first and at the end, when trials may differ in more settings.
         is_first = row["logged_epoch"] == 0
         log_batches(client, run_id, metrics, parameters if is_first or has_ended else {}, tags)
         if is_first:
@@ -256,20 +264,23 @@ class MlflowSync:
         if has_ended:
             end = payload.to_milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
-        # record the last epoch before which none is missing: a missing one comes later
-        last = int(row["logged_epoch"])
+        # record the last epoch before which none is missing, since a missing epoch comes later
+        last_epoch = int(row["logged_epoch"])
         for epoch in epochs:
-            last += epoch["epoch"] == last + 1
-        self._record_progress({**row, "logged_epoch": last, "logged_final": checksum})
+            last_epoch += epoch["epoch"] == last_epoch + 1
+        self._record_progress({**row, "logged_epoch": last_epoch, "logged_final": checksum})
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that a store, or the ledger's disk, cannot be used now."""
+    """Return whether an error means that MLflow's store, or the ledger's disk, cannot be used now.
+
+    The caller tries again later; any other error is a bug.
+    """
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    # Refused and lost runs are handled where they are written; every other MlflowException is
-    # the store's. OSError holds refused connections, time-outs and file locks.
+    # An MlflowException of a single run was handled before; any other one concerns the store.
+    # OSError includes refused connections, time-outs and file locks.
     return isinstance(
         error, MlflowException | SQLAlchemyError | OSError | LedgerError | sqlite3.Error
     )
@@ -289,7 +300,7 @@ def log_batches(
     params: dict[str, str],
     tags: dict[str, str],
 ) -> None:
-    """Log with as few `log_batch` calls as MLflow's limits allow: one, for most trials."""
+    """Log metrics, parameters and tags of a run in as few calls as MLflow's limits allow."""
     from mlflow.entities import Metric, Param, RunTag
 
     points = [Metric(*metric) for metric in metrics]
@@ -302,12 +313,12 @@ def log_batches(
 
 
 def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[int, dict[str, str]]:
-    """Write a sweep from the ledger to an MLflow store; existing data stay.
+    """Write what an MLflow store lacks of a sweep, and end the sweep's run as FINISHED.
 
     Returns:
-        The number of trials, and the refused ones with reasons.
+        The number of trials in the ledger, and trial → why the store refused it.
     """
-    from ablate.plan.resolve import list_default_settings  # which brings torch
+    from ablate.plan.resolve import list_default_settings  # late, because it imports torch
 
     with Ledger(ledger_path) as ledger:
         ledger.release_dead()  # trials of a killed driver do not run any more
@@ -316,9 +327,9 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
 
 
 def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:
-    """Write sweeps to a store, and return the refused trials with reasons.
+    """Write sweeps from the ledger `path` to an MLflow store; return trial → why it was refused.
 
-    Sweeps with a report are reported again, so that the store has the report too.
+    Reports that exist are compiled again, so that the store has them too.
 
     Raises:
         ConfigError: the store does not answer.

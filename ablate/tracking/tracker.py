@@ -46,13 +46,14 @@ class MlflowTracker:
     defaults: Defaults = field(default_factory=dict)  # settings with these values are not logged
 
     def __post_init__(self) -> None:
+        """Prepare the thread, and what it shares with `notify` and `close`."""
         self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._status: EndStatus | None = None
         self._given_up = threading.Event()  # `close` waits no longer
-        self._is_away = False
-        self._refused: dict[str, str] = {}  # trial → reason
-        self._error: BaseException | None = None
+        self._is_away = False  # whether the store did not answer at the last try
+        self._refused: dict[str, str] = {}  # trial → why the store refuses its run
+        self._error: BaseException | None = None  # which ended the thread
         self._thread = threading.Thread(target=self._run_thread, name="mlflow", daemon=True)
 
     def start(self) -> None:
@@ -64,29 +65,31 @@ class MlflowTracker:
         self._changed.put(trial_id)
 
     def close(self, status: EndStatus = "FINISHED") -> bool:
-        """Write the rest, and end the parent run with `status`.
+        """Let the thread write the rest and end the sweep's run with `status`; wait for the thread.
 
         Returns:
             Whether MLflow has everything; otherwise a warning has said how to write the rest.
 
         Raises:
-            TrackingError: the thread has failed.
+            TrackingError: an error has ended the thread before.
         """
         self._status = status
         self._closing.set()
-        # wait as long as the store takes trials
+        # wait as long as the number of trials that MLflow lacks goes down
         lacking, before = self._count_unlogged(), math.inf
         while lacking < before and self._thread.is_alive():
             self._thread.join(self.drain_seconds)
             before, lacking = lacking, self._count_unlogged()
         is_late = self._thread.is_alive()
         self._given_up.set()
-        self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
+        self._thread.join(LAST_SECONDS)  # time for the thread to close the ledger
         # say what MLflow lacks
-        fault = f"is still {'away' if self._is_away else 'taking trials'}" if is_late else ""
+        fault = ""
+        if is_late:
+            fault = "does not answer" if self._is_away else "is still busy writing trials"
         if self._refused and not self._is_away:
-            trial_id, reason = next(iter(self._refused.items()))
-            fault = f"refused {len(self._refused)} of the sweep's trials, as {trial_id} ({reason})"
+            count, (trial_id, reason) = len(self._refused), next(iter(self._refused.items()))
+            fault = f"refused {count} of the sweep's trials, such as {trial_id} ({reason})"
         if fault:
             self._warn(
                 f"{fault}. The ledger has everything: {self.remedy} writes the {lacking} ended "
@@ -101,7 +104,7 @@ class MlflowTracker:
         return not (is_late or self._is_away or self._refused)
 
     def _run_thread(self) -> None:
-        """Write to MLflow until `close`; keep an error for `close`, and warn of it."""
+        """Write changes to MLflow until `close`; log an unexpected error, which `close` raises."""
         try:
             with Ledger(self.ledger_path) as ledger:
                 self._sync_until_closed(
@@ -109,39 +112,43 @@ class MlflowTracker:
                 )
         except BaseException as error:
             self._error = error
-            text = f"{type(error).__name__}: {error}; the sweep goes on\n{traceback.format_exc()}"
-            log.warning("MLflow tracking stopped: %s", redact_text(text, self.tracking_uri))
+            text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            text = redact_text(text, self.tracking_uri)
+            log.warning("MLflow tracking has stopped, and the sweep goes on without it: %s", text)
 
-    def _sync_until_closed(self, replica: MlflowSync) -> None:
-        """Write changes every `interval` seconds, and the rest at the end."""
-        changed: set[str] = set()
-        has_begun = False
+    def _sync_until_closed(self, mlflow_sync: MlflowSync) -> None:
+        """Write changed trials every `interval` seconds, and all trials first and at the end.
+
+        If the store does not answer, warn once and try again.
+        """
+        changed: set[str] = set()  # trials that have changed since the last write
+        has_begun = False  # whether the first write, of all trials, has succeeded
         while not self._given_up.is_set():
-            # the first write is of all trials and does not end the parent run
+            # only a last write has a status, which ends the sweep's run
             status = self._status if has_begun and self._closing.is_set() else None
             with contextlib.suppress(queue.Empty):
                 while True:
                     changed.add(self._changed.get_nowait())
             writes_all = status is not None or not has_begun
             try:
-                replica.sync(None if writes_all else changed, status=status)
+                mlflow_sync.sync(None if writes_all else changed, status=status)
             except Exception as error:
                 if not is_away(error):
                     raise
                 if not self._is_away:
-                    reason = extract_first_line(error)
-                    self._warn(f"is away ({reason}). The sweep goes on and is written later.")
+                    fault = f"does not answer ({extract_first_line(error)})"
+                    self._warn(f"{fault}. The sweep goes on and is written to the store later.")
                 self._is_away = True
             else:
                 if self._is_away:
-                    self._warn("is back; nothing was lost.")
+                    self._warn("answers again; nothing was lost.")
                 self._is_away = False
                 has_begun = True
                 changed.clear()
-                self._refused = dict(replica.refused)
+                self._refused = dict(mlflow_sync.refused)
                 if status is not None:
                     if (path := find_sqlite_file(self.tracking_uri)) is not None:
-                        fold_journal(path)
+                        fold_journal(path)  # so that users can copy this single file
                     return
             # wait for the next write, or at the end for the next try
             if self._closing.is_set():

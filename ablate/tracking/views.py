@@ -29,10 +29,10 @@ LOG = logging.getLogger("ablate")
 def compile_report(
     store: Store, sweep_id: str, device: str = "auto"
 ) -> tuple[dict[str, Path], str, str]:
-    """Compile the report of a sweep from MLflow.
+    """Compile the report of a sweep from its runs in MLflow.
 
     Returns:
-        The files by kind, the text, and the address of the page of trials.
+        The report's files by kind, its text, and the path of the trials' page in `mlflow ui`.
 
     Raises:
         ReportError: the store does not answer, or lacks what a report needs.
@@ -56,10 +56,10 @@ def compile_report(
 
 
 def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) -> None:
-    """Compute and log the views of trained models that figures show and that runs lack."""
-    # list the missing views, and the trials that can compute them
-    missing: list[tuple[ViewRequest, Path]] = []
-    uncomputed: dict[Path, list[View]] = {}
+    """Compute and log the data ("views") of trained models that figures need and runs lack."""
+    # list the views that runs lack, and those that have to be computed first
+    missing: list[tuple[ViewRequest, Path]] = []  # with the file of each view
+    uncomputed: dict[Path, list[View]] = {}  # by the folder of the trial
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
     for request in list_requested_views(frame, recipe):
         if frame.load_model_view(request.run_id, request.name) is not None:
@@ -73,12 +73,13 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
             try:
                 fetch_weights(trials, request.trial_id)
             except OSError as error:
-                text = "the weights of trial %s did not come from storage: %s"
+                text = "The weights of trial %s could not be downloaded from storage: %s"
                 LOG.warning(text, request.trial_id, error)
         if folder.is_dir():
             uncomputed.setdefault(folder.resolve(), []).append(view)
         else:
-            _warn_of_empty_figure(request.trial_id, request.name, f"no folder {folder}")
+            reason = f"its folder {folder} does not exist"
+            _warn_of_empty_figure(request.trial_id, request.name, reason)
     # compute and log them
     if uncomputed:
         environment = build_public_environment(tracking_uri)
@@ -90,13 +91,13 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
 
 
 def _compute_views(
-    options: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
+    trials: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
 ) -> None:
-    """Compute views in a subprocess, and warn of each that failed."""
+    """Compute views of trained models in a subprocess, and warn of each view that failed."""
     from trainables.machine.cache_folder import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = Request(options, device, threads, locate_default_cache().resolve())
+    request = Request(trials, device, threads, locate_default_cache().resolve())
     process = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),
@@ -108,14 +109,15 @@ def _compute_views(
         env=environment,
     )
     lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
-    failures = [line for line in lines if line.startswith('{"folder"')]  # libraries print others
+    # each failed view is a line of JSON; other lines come from libraries
+    failures = [line for line in lines if line.startswith('{"folder"')]
     for line in failures:
-        with contextlib.suppress(json.JSONDecodeError):  # it was killed within its last line
+        with contextlib.suppress(json.JSONDecodeError):  # a killed process leaves half a line
             view = json.loads(line)
             _warn_of_empty_figure(Path(view["folder"]).name, view["name"], view["reason"])
     if process.returncode != (1 if failures else 0):
-        LOG.warning("the process that computes figures of models has failed: %s", lines[-1])
+        LOG.warning("The process that computes figures of models has failed: %s", lines[-1])
 
 
 def _warn_of_empty_figure(trial: str, name: str, reason: str) -> None:
-    LOG.warning("figure %s of trial %s is left empty: %s", name.partition("-")[0], trial, reason)
+    LOG.warning("Figure %s of trial %s is left empty: %s", name.partition("-")[0], trial, reason)

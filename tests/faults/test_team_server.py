@@ -16,7 +16,7 @@ from tests.faults.team_server import FAULTS, team
 
 TRIALS = 16
 PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
-AWAY, BACK = " is away (", " is back; nothing was lost"
+AWAY, BACK = " does not answer (", " answers again; nothing was lost"
 
 
 @dataclass
@@ -71,7 +71,7 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     assert swept.codes[-1] == 1  # all is trained, and something is missing in MLflow
     assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 11
     (line,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
-    assert f"refused 1 of the sweep's trials, as {trial_id} (403" in line
+    assert f"refused 1 of the sweep's trials, such as {trial_id} (403" in line
     assert "The ledger has everything: `ablate ledger replay --out" in line
     sweep.team.proxy.rejected = None
     sweep.command("ledger", "replay")

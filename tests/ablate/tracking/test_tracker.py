@@ -61,9 +61,11 @@ def test_a_password_goes_to_mlflow_alone(
     tracker = sweep.tracker(uri, drain_seconds=0.5, remedy="`ablate ledger replay --out x`")
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
         tracker.start()
-        wait_until(lambda: "is away" in caplog.text)
+        wait_until(lambda: "does not answer" in caplog.text)
         assert not tracker.close()
-    assert "http://me:***@127.0.0.1:9 is away" in caplog.text and password not in caplog.text
+    assert (
+        "http://me:***@127.0.0.1:9 does not answer" in caplog.text and password not in caplog.text
+    )
     assert "`ablate ledger replay --out x` writes the 2 ended trials" in caplog.messages[-1]
     with Ledger(sweep.ledger_path) as ledger:
         rows = ledger.list_mlflow_runs(store_key(uri), sweep.sweep_id)
@@ -80,7 +82,7 @@ def test_a_bug_in_the_thread_reaches_the_user(sweep: Any, caplog: pytest.LogCapt
         tracker.start()
         with pytest.raises(TrackingError, match=r"KeyError.*no such sweep.*ledger replay"):
             tracker.close()
-    assert "MLflow tracking stopped: KeyError" in caplog.text and "Traceback" in caplog.text
+    assert "goes on without it: KeyError" in caplog.text and "Traceback" in caplog.text
 
 
 def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
@@ -134,7 +136,7 @@ def test_a_trial_that_the_store_refuses_holds_up_no_other(
             tracker.start()
             assert not tracker.close()
     (message,) = caplog.messages
-    assert f"refused 1 of the sweep's trials, as {trials[1]} (no)" in message
+    assert f"refused 1 of the sweep's trials, such as {trials[1]} (no)" in message
     assert "`ablate ledger replay`" in message
     running = [t for t, run in children(sweep).items() if run.info.status == "RUNNING"]
     assert running == [trials[1]]

@@ -58,7 +58,7 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     spec["report"]["figures"][0]["options"]["nearest"] = 3
     (tmp_path / "more.yaml").write_text(yaml.safe_dump(spec))
     more = ablate_run(tmp_path, "more.yaml")
-    assert "figure gallery of trial" in more.stderr and "is left empty: no folder" in more.stderr
+    assert "Figure gallery of trial" in more.stderr and "is left empty: its folder" in more.stderr
     assert "not read: its weights or its data were not at hand" in page.read_text()
 
     BackupState("which", {str(storage): 1}).write(
