@@ -70,7 +70,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        ledger.release_dead()
+        ledger.release_dead()  # trials that killed drivers were running
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(
@@ -85,7 +85,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         )
         # refuse results that other code has made, or with `--same-code` accept them
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
-        if settings.reads_data and not dispatch.is_exhausted:
+        if settings.reads_data and not dispatch.is_exhausted:  # some trial has to run
             check_data(plan, dispatch.progression, settings.cache)
         # start the thread that writes MLflow, which imports it while Ray starts
         tracker: MlflowTracker | None = None
@@ -122,7 +122,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
-    """Restore a newer ledger from storage; return the context that backs it up, if there is one."""
+    """Download the ledger if storage has a newer one; return a context that uploads copies."""
     if settings.storage is None:
         return None
 
@@ -224,7 +224,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     `nohup`, it stays ignored.
 
     Yields:
-        A list that gets the number of the first signal.
+        A list to which the number of the first signal is added.
     """
     signals: list[int] = []
     terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # of stdout and stderr

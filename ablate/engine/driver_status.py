@@ -69,7 +69,7 @@ def format_study_row(row: StudyRow) -> str:
 
 
 def resolve_output_folder(path: str | Path) -> Path:
-    """Expand the path of `--out`; raise ConfigError if it can be no folder, now or later."""
+    """Expand the path of `--out`; raise ConfigError if it is a file or cannot be accessed."""
     folder = expand_user_path(path, "--out")
     try:
         if not folder.exists() or folder.is_dir():
@@ -151,6 +151,7 @@ class DriverStatusFile:
     def __init__(
         self, out: Path, owner: Owner, sweep_id: str, title: str, stop: Callable[[], None]
     ) -> None:
+        """Prepare the first status and the thread that writes it; `stop` is called on request."""
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop

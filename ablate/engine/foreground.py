@@ -44,11 +44,11 @@ def check_study(plan: Plan, study: str) -> None:
 
 
 def run_cell(plan: Plan, settings: Settings, address: str) -> int:
-    """Run one cell and record its result; return the exit code, 1 if the trial failed."""
+    """Run the trial of one cell in this process, without Ray; return 1 if it failed, else 0."""
     check_study(plan, address.partition("/")[0])
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
-        ledger.release_dead()
+        ledger.release_dead()  # trials that killed drivers were running
         # run a failed cell again, because users run one cell to find its fault
         facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
         progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
@@ -63,9 +63,9 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         job = dispatch.claim_job_of(cell.trial_id)
         if job is None:
             row = ledger.get_trial(cell.trial_id) or {}
-            print_text(f"{cell.trial_id} is {row.get('status')} already; nothing is run")
+            print_text(f"trial {cell.trial_id} is {row.get('status')} already; nothing is run")
             return 0
-        print_text(f"{address} is trial {cell.trial_id}, folder {jobs.trials}")
+        print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
         try:
             # train to the last epoch, even if the study's scheduler would pause or stop the trial
             return _run_job(dispatch, replace(job, until=None), settings)

@@ -62,7 +62,7 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
         ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
     """
     check_classes(plan, progression, cache)
-    for text in describe_trainings(plan, progression, cache)[1]:
+    for text in describe_trainings(plan, progression, cache)[1]:  # the warnings
         print_text(f"warning: {text}", flush=True)
     for weights, use in find_missing_weights(plan, progression, cache, device).items():
         assert use.backbone is not None
@@ -78,14 +78,14 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
     """Raise ConfigError if pending trials have too few classes for their splits or batches."""
     counts: dict[str, int | None] = {}  # classes of a data set; None if only its images tell
     searches = set[tuple[str, int | None, int]]()  # (study, fold, training classes) checked below
-    for use in iterate_required_inputs(plan, progression):
-        if use.data is None:
+    for use in iterate_required_inputs(plan, progression):  # data and batch of some trials
+        if use.data is None:  # a later result decides which data set it is
             continue
         if use.data.images not in counts:
             with require_cache(cache):
                 counts[use.data.images] = count_classes(use.data, cache)
         classes = counts[use.data.images]
-        if classes is None:
+        if classes is None:  # `check_data` reads the images later
             continue
         try:
             training_classes, *_ = count_split_classes(classes, use.data.split)
@@ -100,9 +100,9 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
 
 
 def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
-    """Refuse a search that may draw a batch size or `per_class` for which no batch has classes.
+    """Raise ConfigError if a search can draw a batch size or `per_class` that never fits.
 
-    A value is refused if it fits with no end or choice of the other searched value.
+    A value never fits if each combination with the other's ends or choices needs more `classes`.
     """
     sampled = plan.spec.studies[study].sampling()
     space = sampled.space if sampled else {}
@@ -185,6 +185,7 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
     for cell in state.cells:
         if cell.error is None:
             return cell.config
+    # take a point of the study, and example values for what other studies' results decide
     point = plan.spec.studies[state.name].list_representatives()[0]
     example = plan.resolve_config(state.name, point, plan.find_example(state.name))
     return example.model_dump(mode="json")
@@ -241,9 +242,9 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     """
     datasets: dict[str, Dataset] = {}
     splits: dict[tuple[str, str], Splits] = {}  # (images, split settings) → splits
-    for use in iterate_required_inputs(plan, progression):
+    for use in iterate_required_inputs(plan, progression):  # data and batch of some trials
         data = use.data
-        if data is None:
+        if data is None:  # a later result decides which data set it is
             continue
         key = data.images, data.split.model_dump_json()
         try:
@@ -262,12 +263,12 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
 def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
 ) -> dict[str, Use]:
-    """Return backbone weights that this machine lacks → the first trial's inputs with them."""
+    """Return missing weights of backbones → the inputs of the first trial that needs them."""
     missing: dict[str, Use] = {}
     checked = set[str]()
     for use in iterate_required_inputs(plan, progression):
         backbone = use.backbone
-        if backbone is None or backbone.weights == "none":
+        if backbone is None or backbone.weights == "none":  # not decided yet, or none needed
             continue
         # trials with a frozen backbone need no weights if the cache has the backbone's features
         data = use.data if backbone.mode == "frozen" else None

@@ -142,6 +142,7 @@ class ProgressDisplay:
         stream: TextIO | None = None,
         publish: Callable[[list[StudyRow], list[str], int, list[Node]], None] = lambda *_: None,
     ) -> None:
+        """Open the log and take a first snapshot; in a terminal, start the live table."""
         from rich.console import Console
         from rich.live import Live
 

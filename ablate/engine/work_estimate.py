@@ -145,6 +145,7 @@ class Workload:
     def __init__(
         self, plan: Plan, progression: Progression, rates: "Mapping[str, Rate]", gpus: float
     ) -> None:
+        """Start with no studies; `rates` are the measured seconds by kind of trial."""
         self.plan, self.progression, self.rates, self.gpus = plan, progression, rates, gpus
         self.estimate = Estimate()
         self.todo: set[str] = set()
@@ -157,7 +158,7 @@ class Workload:
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
-        # settled: no job is left; trained: perhaps an evaluation is left; hidden: not known yet
+        # settled: needs no job; trained: may lack an evaluation; hidden: depends on missing results
         settled = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
         trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
         shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
@@ -205,9 +206,9 @@ class Workload:
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:
         """Say how long all studies take with `parallel` trials at once, and how many GPU-hours."""
         if self.estimate.unknown:
-            remedy = "" if piloted else "; --pilot times a few steps of each kind of trial"
-            text = f"the ledger has no trial like {self.estimate.unknown} of them{remedy}"
-            return [f"time: unknown: {text}"]
+            remedy = "" if piloted else ". --pilot times a few steps of each kind of trial"
+            text = f"the ledger has no trial like {self.estimate.unknown} of the pending trials"
+            return [f"time: unknown, because {text}{remedy}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         bound = ", if no scheduler stops a trial early" if self.progression.legs else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]

@@ -62,6 +62,7 @@ class TrialCheckpoints:
         remote: bool,
         print_line: Callable[[str], None],
     ) -> None:
+        """Prepare the thread; refuse a password in `storage` that other nodes would receive."""
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
@@ -73,7 +74,7 @@ class TrialCheckpoints:
         self._attempts: dict[str, set[str]] = {}  # trial → known folders in storage
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
-        self._fault, self._ended_at = "", 0.0
+        self._fault, self._ended_at = "", 0.0  # of the last transfer; when the run ended
 
     def __enter__(self) -> "TrialCheckpoints":
         """List the attempts of trials in storage, which the ledger may lack, and start the thread.
@@ -188,7 +189,7 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        fault = f"the ledger records {checkpoint[:200]!r}, no checkpoint of trial {trial_id}."
+        fault = f"the ledger records {checkpoint[:200]!r}, not a checkpoint of trial {trial_id}."
         remedy = "Restore the ledger from a copy, or give another --out."
         raise ConfigError(str(ledger.path), f"{fault} {remedy}")
     return checkpoint
@@ -205,7 +206,7 @@ def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
 
 
 def fetch_weights(trials: Path, trial_id: str) -> None:
-    """Download a trial's results from a storage that has a copy of the ledger.
+    """Download a trial's results, with its weights, from a storage that has copies of the ledger.
 
     A storage whose address has a password is skipped, because the password was not recorded.
     """

@@ -105,6 +105,7 @@ class LedgerBackup:
         list_other_drivers: Callable[[], Sequence[Owner]],
         seconds: float | None = None,
     ) -> None:
+        """Prepare the thread that copies the ledger every `seconds`; nothing is read or written."""
         self.storage, self.ledger, self.owner, self.print_line = storage, ledger, owner, print_line
         self.list_other_drivers, self.seconds = list_other_drivers, seconds or COPY_SECONDS
         self._place = f"{host_name()}:{ledger.resolve()}"
@@ -145,7 +146,8 @@ class LedgerBackup:
                 fault = f"{_describe_owner(owner)} runs from {self.storage} (seen {age:.0f} s ago)."
                 remedy = f"Stop that run, or wait until it is silent for {STALE_SECONDS:.0f} s."
                 raise ConfigError(OPTION, f"{fault} {remedy}")
-            if not exists or (lease.copy > self._copy_count and not is_ours):
+            # download it if no local ledger exists, or another machine has stored a newer copy
+            if not exists or (lease.copy > self._copy_number and not is_ours):
                 self._fetch_ledger(lease, age)
 
     def __enter__(self) -> Self:
@@ -179,20 +181,20 @@ class LedgerBackup:
             self._fault = str(error)
 
     def _upload_if_changed(self, *, over: bool = False) -> None:
-        """Upload the ledger if it has changed; renew the lease, which names its driver and copy.
+        """Upload the ledger if it has changed, and renew the lease that names its driver and copy.
 
-        `over` says in the lease that no driver runs any more. An OSError tells why this failed.
+        `over` notes in the lease that no driver of this ledger runs any more.
         """
         # check that no other machine has continued
-        lease, ledger_id, count = self._read_lease(), self._state.ledger, self._copy_count
+        lease, ledger_id, copy_number = self._read_lease(), self._state.ledger, self._copy_number
         if lease is not None and lease.place == self._place:  # of any driver of this ledger
-            ledger_id, count = lease.ledger, max(count, lease.copy)
-        elif lease is not None and (lease.ledger != ledger_id or lease.copy > count):
+            ledger_id, copy_number = lease.ledger, max(copy_number, lease.copy)
+        elif lease is not None and (lease.ledger != ledger_id or lease.copy > copy_number):
             raise StorageError(
                 f"{self.storage}: another machine ({lease.place}) has continued the sweep from this"
                 " storage, so nothing is overwritten. End that run, or give another --storage."
             )
-        self._write_state(ledger_id or uuid.uuid4().hex, count)
+        self._write_state(ledger_id or uuid.uuid4().hex, copy_number)
         with tempfile.TemporaryDirectory() as folder:
             # copy the ledger if its file or journal has changed in size or time
             paths = [self.ledger, self.ledger.with_name(f"{LEDGER}-wal")]
@@ -201,14 +203,14 @@ class LedgerBackup:
             if new_stats != self._copied_stats:
                 copy_database(self.ledger, Path(folder) / LEDGER)
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
-                count += 1
+                copy_number += 1
             # renew the lease
             lease = DriverLease(
-                self._state.ledger, count, str(self.owner), self._place, time.time(), over
+                self._state.ledger, copy_number, str(self.owner), self._place, time.time(), over
             )
             write_json(Path(folder) / LEASE, asdict(lease))
             self.storage.upload(LEASE, Path(folder) / LEASE)
-            self._write_state(lease.ledger, count)
+            self._write_state(lease.ledger, copy_number)
             self._copied_stats = new_stats
 
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
@@ -235,7 +237,7 @@ class LedgerBackup:
                 part = self.ledger.with_name(LEDGER + suffix)
                 if part.exists():
                     part.rename(backup.with_name(backup.name + suffix))
-            self.print_line(f"storage: the older local ledger is now {backup}")
+            self.print_line(f"storage: the older local ledger was renamed to {backup}")
         # a kill before the last step leaves no ledger, so the next run downloads it
         self._state = BackupState(lease.ledger, {str(self.storage): lease.copy})
         self._state.write(self._state_path)
@@ -266,14 +268,14 @@ class LedgerBackup:
         return lease
 
     @property
-    def _copy_count(self) -> int:
+    def _copy_number(self) -> int:
         """The number of the copy on which the local ledger builds; 0 if it was never stored."""
         return self._state.copies.get(str(self.storage), 0)
 
-    def _write_state(self, ledger_id: str, count: int) -> None:
+    def _write_state(self, ledger_id: str, copy_number: int) -> None:
         # read again, because another driver may store copies elsewhere
         copies = BackupState.read(self._state_path).copies
-        self._state = BackupState(ledger_id, {**copies, str(self.storage): count})
+        self._state = BackupState(ledger_id, {**copies, str(self.storage): copy_number})
         self._state.write(self._state_path)
 
     @contextmanager

@@ -48,6 +48,7 @@ class Storage:
     """
 
     def __init__(self, address: str) -> None:
+        """Find pyarrow's file system and the path in it for a URI, a path or `env:NAME`."""
         import pyarrow.fs
 
         self.uri = address
@@ -74,7 +75,7 @@ class Storage:
         return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
     def upload(self, name: str, path: Path) -> None:
-        """Upload a local file under a draft name, then move it to `name`, replacing that file."""
+        """Upload a local file under a draft name, then rename it, so `name` is never incomplete."""
         target = f"{self.root}/{name}"
         draft = f"{target}.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"write {name}"):
@@ -128,7 +129,7 @@ class Storage:
     def get_age(self, name: str) -> float:
         """Return the age of a file in seconds by the storage's clock; 0 if it does not exist.
 
-        Clocks of machines can differ by minutes, so the time of a probe file written now is `now`.
+        Clocks of machines can differ by minutes, so the time now is that of a new probe file.
         """
         probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
         with self._translate_errors(f"look at {name}"):

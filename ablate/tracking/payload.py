@@ -39,14 +39,14 @@ def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -
     """
     # merge the defaults of the trial's own components
     component_sections = ("loss", "method", "data")
-    default = {
+    trial_defaults = {
         path: value
         for path, value in defaults.get("", {}).items()
         if path.endswith(".name") or path.partition(".")[0] not in component_sections
     }
     for section in component_sections:
-        default |= defaults.get(f"{section}.{(config.get(section) or {}).get('name')}", {})
-    default_texts = dict(flatten_config(default))
+        trial_defaults |= defaults.get(f"{section}.{(config.get(section) or {}).get('name')}", {})
+    default_texts = dict(flatten_config(trial_defaults))
     return {
         path: text
         for path, text in flatten_config(config)
@@ -155,12 +155,8 @@ def iterate_final_metrics(
 ) -> Iterator[Point]:
     """Yield (key, value, time in ms, step) of `final/<split>/<metric>`, `final/best_epoch`, ….
 
-    The step is the best epoch. The time is the trial's end, or when an evaluation was recorded,
-    because of two values at one step MLflow shows the later one.
-
-    Args:
-        evaluations: split → metric → value.
-        recorded: split → when its evaluation was recorded, in seconds since 1970.
+    The step is the best epoch. The time is the trial's end, or when the split's evaluation was
+    `recorded`, because of two values at one step MLflow shows the later one.
     """
     ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
     facts = ("best_epoch", "epochs", "steps", "seconds")

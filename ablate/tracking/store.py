@@ -52,7 +52,7 @@ class Store:
 
     @property
     def uri(self) -> str:
-        """The URI for MLflow, which may hold a password: SQLite in --out, or of --tracking-uri."""
+        """The URI for MLflow, perhaps with a password: --tracking-uri, or else SQLite in --out."""
         if self.option is None:
             return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
         if not self.option.startswith(ENV):
@@ -132,6 +132,7 @@ class Store:
 
     def _find_file_fault(self, path: Path, *, writes: bool) -> str:
         """Return why `path` cannot be MLflow's SQLite file, and a remedy; empty if it can."""
+        # the nearest folder above the file that exists
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         existing = [place for place in (folder, path) if writes and place.exists()]
         read_only = [str(place) for place in existing if not os.access(place, os.W_OK)]
@@ -141,15 +142,15 @@ class Store:
         try:
             header = read_header(path)
         except NoDatabase as error:
-            return f"it is {error}. Name another file, or move it away and run {command}."
+            return f"this path is {error}. Name another file, or move it away and run {command}."
         except sqlite3.DatabaseError:
             damage, files = find_damage(path), f"the files {path.name}-* beside it"
-            text = f"it is damaged ({damage}). Move it away with {files}, and run {command}."
+            text = f"this file is damaged ({damage}). Move it away with {files}, and run {command}."
             return text if damage else ""  # no damage: another process is writing the file
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])
-            return f"it is another program's database (tables {names}). Name another file."
+            return f"this is another program's database (tables {names}). Name another file."
         return ""
 
 
@@ -165,7 +166,7 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
     """
 
     def opens_store(value: str) -> bool:
-        """Return whether redaction changes a value that is the password or has one in it."""
+        """Return whether a value is the password in `uri`, or a URI that contains this password."""
         redacted = value if uri is None else redact_text(value, uri)
         return redacted != value and (redacted == HIDDEN or has_secret(value))
 
@@ -177,7 +178,7 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
 
 
 def silence_mlflow() -> None:
-    """Turn off MLflow's telemetry, output and HTTP retries, where no variable says otherwise.
+    """Turn off MLflow's telemetry, output and HTTP retries, unless their variables are set.
 
     A retry of a request whose answer was lost would create a run twice.
     """

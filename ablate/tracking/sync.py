@@ -65,6 +65,7 @@ class MlflowSync:
         sweep_id: str,
         defaults: payload.Defaults = MappingProxyType({}),
     ) -> None:
+        """Read the sweep from the ledger, and prepare the file lock for writers of its runs."""
         self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
         self.store = store_key(tracking_uri)
         if has_secret(tracking_uri):
@@ -74,8 +75,7 @@ class MlflowSync:
         self.defaults = defaults
         self.varied: set[str] = set()
         self.refused: dict[str, str] = {}
-        # the sweep's run; None: runs must first be reconciled with the ledger
-        self._parent_id: str | None = None
+        self._parent_id: str | None = None  # the sweep's run; None: reconcile the runs first
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
         self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
 
@@ -125,7 +125,7 @@ class MlflowSync:
     def _begin_run(self) -> None:
         """Find or create the sweep's parent run, set it RUNNING, and tag it with this driver."""
         self._reconcile_runs()
-        row = self._get_row(PARENT)
+        row = self._get_row(PARENT)  # the ledger's record of the run
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
             row = self._create_run(PARENT, self.sweep["created"], tags)
@@ -144,6 +144,7 @@ class MlflowSync:
         self._reconcile_runs(only_running=True)
         run_id = str(self._parent_id)
         self._log_description(run_id)  # by now every study's cells are known
+        # a driver on another machine counts as dead, because its last heartbeat is not known (0.0)
         driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
         if driver != self.driver and Owner.parse(driver).is_alive(0.0):
             return
@@ -172,11 +173,8 @@ class MlflowSync:
         """Make the ledger list the sweep's runs in MLflow, one for each trial.
 
         Runs that the ledger lacks are recorded, runs that the store lost are forgotten, and second
-        runs of a trial are ended.
-
-        Args:
-            only_running: search RUNNING runs only, which suffices to find second runs, because
-                every run is recorded before it ends.
+        runs of a trial are ended. With `only_running` only RUNNING runs are searched, which finds
+        all second runs, because every run is recorded before it ends.
         """
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and tags.`ablate.ledger` = "
@@ -230,7 +228,7 @@ class MlflowSync:
         if trial is None:  # the trial is planned and has not started
             return
         # compare the checksum of what would be written with that of the last write
-        has_ended = trial["status"] in payload.STATUS
+        has_ended = trial["status"] in payload.STATUS  # ended statuses → MLflow's
         evaluations = ledger.get_evaluations(trial_id) if has_ended else {}
         cells = payload.describe_cells(
             ledger.list_cells(self.sweep_id, trial_id), "study", "cell", "coords", "idx"
@@ -322,8 +320,8 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
 
     with Ledger(ledger_path) as ledger:
         ledger.release_dead()  # trials of a killed driver do not run any more
-        replica = MlflowSync(ledger, tracking_uri, sweep_id, list_default_settings())
-        return replica.sync(status="FINISHED"), replica.refused
+        mlflow_sync = MlflowSync(ledger, tracking_uri, sweep_id, list_default_settings())
+        return mlflow_sync.sync(status="FINISHED"), mlflow_sync.refused
 
 
 def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:

@@ -69,7 +69,7 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
         missing.append((request, view.locate_file(folder)))
         if view.locate_file(folder).is_file():
             continue
-        if folder.resolve() not in uncomputed:
+        if folder.resolve() not in uncomputed:  # the first view of this trial
             try:
                 fetch_weights(trials, request.trial_id)
             except OSError as error:
@@ -80,7 +80,7 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
         else:
             reason = f"its folder {folder} does not exist"
             _warn_of_empty_figure(request.trial_id, request.name, reason)
-    # compute and log them
+    # compute views, and log all that have a file
     if uncomputed:
         environment = build_public_environment(tracking_uri)
         requests = (TrialViews(folder, tuple(views)) for folder, views in uncomputed.items())
@@ -115,7 +115,7 @@ def _compute_views(
         with contextlib.suppress(json.JSONDecodeError):  # a killed process leaves half a line
             view = json.loads(line)
             _warn_of_empty_figure(Path(view["folder"]).name, view["name"], view["reason"])
-    if process.returncode != (1 if failures else 0):
+    if process.returncode != (1 if failures else 0):  # 1 means that views have failed
         LOG.warning("The process that computes figures of models has failed: %s", lines[-1])
 
 

@@ -86,8 +86,10 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
     killed = time.monotonic()
     text, _ = driver.communicate(timeout=120)
     assert driver.returncode == 1 and time.monotonic() - killed < 60, text
-    assert "Ray is gone (its raylet ended) and is started again. Trials resume from" in text
-    assert "Ray is gone (its gcs_server ended; its log is in" in text and "Continue with:\n" in text
+    assert "Ray is gone (Ray's raylet ended) and is started again. Trials resume from" in text
+    assert (
+        "Ray is gone (Ray's gcs_server ended; its log is in" in text and "Continue with:\n" in text
+    )
     assert_said_in_our_words(text)
     assert [list_session_processes(leader) for leader in gone] == [[], []] and gone[0] != gone[1]
     states = {(row["status"], row["owner"]) for row in sweep.trials().values()}

@@ -36,10 +36,11 @@ def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
     own_node, ended = ray.get_runtime_context().get_node_id(), threading.Event()
 
     def send_until_ended() -> None:
+        """Report Ray's live machines until the block ends, or that this machine is none of them."""
         while not ended.is_set():
             machines = list_machines(request)
             if not any(node == own_node for node, _, _ in machines):
-                driver.send("failed", error="this machine's node is gone", full=False)
+                driver.send("failed", error="the Ray node of this machine is gone", full=False)
                 return
             driver.slots = sum(slots for _, _, slots in machines)
             driver.send("alive", machines=machines)

@@ -56,7 +56,7 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
 
     Raises:
         ConfigError: a GPU is requested and there is none, a kind of GPU without a cluster, more
-            cores than exist, or a number of processes that fits neither.
+            cores than exist, or a number of processes that does not fit the GPUs or cores.
     """
     gpus = resources.gpus
     needed = gpus or float(device.startswith("cuda"))
@@ -118,7 +118,7 @@ def request_without_local_check(resources: "Resources", device: str) -> Request:
         demand = f"{processes} processes per trial" if processes > 1 else resources.accelerator
         fault = f"{demand} cannot be used here, because without a driver a trial is one process."
         raise ConfigError("resources", f"{fault} Leave it out, or use `ablate run`.")
-    return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
+    return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # Ray assigns no GPUs there
 
 
 def count_fitting_here(request: Request) -> int:

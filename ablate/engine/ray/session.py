@@ -79,7 +79,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
         ConfigError: the cluster cannot be reached, or no node is large enough.
         Exception: Ray does not start on this machine.
     """
-    os.environ.update(SETTINGS | os.environ)
+    os.environ.update(SETTINGS | os.environ)  # what the user has set stays
     options: dict[str, Any] = {"address": address}
     if address is None:
         # On this machine a lost head does not come back, so its agents may end soon.
@@ -132,7 +132,7 @@ def list_machines(request: Request) -> list[tuple[str, str, int]]:
 
 
 def list_started_processes() -> list[tuple[int, float, str]]:
-    """Return (pid, start time, name) of the local Ray's processes without which it would hang."""
+    """Return (pid, start time, name) of Ray's head and raylet that this process has started."""
     return [
         (child.pid, child.create_time(), child.name())
         for child in psutil.Process().children()

@@ -63,6 +63,7 @@ class RayProcess:
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        """Start the process that runs Ray, in a session of its own, with its output in `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
         paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         with log.open("ab") as output:
@@ -87,7 +88,7 @@ class RayProcess:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise RayLostError("its process ended") from None
+            raise RayLostError("Ray's process ended") from None
 
     def iterate_messages(self) -> Iterator[Message | None]:
         """Yield the messages of the process that runs Ray; None after each half second without one.
@@ -106,7 +107,7 @@ class RayProcess:
                     data = os.read(pipe, 1 << 20)
                     if not data:
                         self._check_processes()
-                        raise RayLostError("its process ended")
+                        raise RayLostError("Ray's process ended")
                     *lines, buffer = (buffer + data).split(b"\n")
                     for line in lines:
                         yield self._read_message(line)
@@ -119,7 +120,7 @@ class RayProcess:
                     self._check_processes()
                     limit = SILENT_SECONDS if self.has_begun else START_SECONDS
                     if self._silent_seconds > limit:
-                        raise RayLostError("it does not answer")
+                        raise RayLostError("Ray does not answer")
                 if not has_data:
                     yield None
 
@@ -137,7 +138,7 @@ class RayProcess:
         # the process itself is checked too, because its children may hold its pipe open
         for pid, start, name in [*self._watched, (self.pid, self.started, "process")]:
             if not is_running(pid, start):
-                raise RayLostError(f"its {name} ended")
+                raise RayLostError(f"Ray's {name} ended")
 
     def close(self, seconds: float) -> None:
         """Wait up to `seconds` for Ray's process to end, then kill it with all that it started."""
@@ -193,7 +194,7 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 reason = str(error)
-            for trial_id in reversed(list(self.dispatch.running)):
+            for trial_id in reversed(list(self.dispatch.running)):  # each goes to the queue's head
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
                 return ""
@@ -228,6 +229,7 @@ class Supervisor:
             for message in process.iterate_messages():  # None at each half second without one
                 if self.display is not None:
                     self.display.refresh()
+                # after a request to stop, running trials get a minute to end
                 if self.dispatch.stopping:
                     stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
                     if not process.has_begun or time.monotonic() > stop_by:
@@ -273,7 +275,7 @@ class Supervisor:
         dispatch = self.dispatch
         job = dispatch.claim_next_job()
         if job is None:
-            idle = not dispatch.running
+            idle = not dispatch.running  # this driver runs no trial
             return {"trial_id": None, "payload": None, "over": dispatch.is_exhausted, "idle": idle}
         fingerprint = None  # of this machine's data set, with which another node compares its own
         if self.fingerprints is not None:

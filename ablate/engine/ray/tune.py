@@ -177,7 +177,7 @@ class ResultCallback(DriverOnly, Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """Tell the driver that the machine ended a trial, so that the driver retries it.
 
-        Tune would count a worker that dies while it is free twice.
+        Tune's own retries are off, because Tune counts a worker that dies while it is free twice.
         """
         trial_id = self.searcher.release_trial(trial)
         if trial_id is not None:
@@ -203,11 +203,14 @@ class StartAll(DriverOnly, FIFOScheduler):
         self._order[trial.trial_id] = len(self._order)
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """Return the oldest waiting trial whose own worker is not starting, for a free worker."""
+        """Choose the oldest waiting trial for a free worker, but none whose own worker is starting.
+
+        Tune would end that starting worker, and short trials would all run on the first worker.
+        """
         live = tune_controller.get_live_trials()
         waiting = [trial for trial in live if trial.status == Trial.PENDING]
         waiting.sort(key=lambda trial: self._order[trial.trial_id])
-        # slots besides those of running trials and the free worker, one for each oldest trial
+        # a worker starts in each slot but those of running trials and of the free worker
         starting = self.driver.slots - (len(live) - len(waiting)) - 1
         return next(iter(waiting[max(0, starting) :]), None)
 
@@ -234,5 +237,5 @@ def describe_cause(error: BaseException | None) -> str:
     text = "" if error is None else str(error).strip()
     cause = redact_secrets(text.rpartition("\n")[2].strip())[:300]
     if isinstance(error, RayActorError):
-        return f"its process is gone: {cause}"
-    return cause or "its process ended"
+        return f"the trial's process is gone: {cause}"
+    return cause or "the trial's process ended"

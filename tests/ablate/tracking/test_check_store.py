@@ -28,7 +28,7 @@ def listing(folder: Path) -> dict[str, bytes]:
     [
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
-        ("sqlite:///{tmp}", "it is a folder"),
+        ("sqlite:///{tmp}", "this path is a folder"),
         ("sqlite:////proc/version/x.db", "cannot be written"),
         ("{tmp}/mlruns", "is no MLflow URI"),
         ("postgresql://me:" + WORD + "@127.0.0.1:9/db", "No module named 'psycopg'"),
@@ -51,7 +51,7 @@ def test_a_damaged_store_and_one_that_cannot_be_written(
     path, store = tmp_path / "mlflow.db", Store(tmp_path)
     content = empty_store.read_bytes()
     path.write_bytes(content[:100] + b"x" * 8000 + content[8100:])
-    with pytest.raises(ConfigError, match=r"it is damaged .*mlflow\.db-\*.*ledger replay"):
+    with pytest.raises(ConfigError, match=r"this file is damaged .*mlflow\.db-\*.*ledger replay"):
         store.check_usable()
     path.write_bytes(content)
     for read_only in (path, tmp_path):

@@ -73,8 +73,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     ("first", "told"),
     [
         ("", ""),
-        ("raylet", "Ray is gone (its raylet ended) and is started again"),
-        ("abort", "Ray is gone (its process ended) and is started again"),
+        ("raylet", "Ray is gone (Ray's raylet ended) and is started again"),
+        ("abort", "Ray is gone (Ray's process ended) and is started again"),
     ],
 )
 def test_ray_is_started_once_more_and_the_sweep_ends_as_it_would_have(
@@ -90,17 +90,17 @@ def test_a_second_death_ends_the_run_and_nothing_is_claimed(
     tmp_path: Path, made: Callable[..., Made]
 ) -> None:
     sweep, _ = made("abort raylet work")
-    assert sweep.run() == "its raylet ended"
+    assert sweep.run() == "Ray's raylet ended"
     assert lives(tmp_path) == 1 + RESTARTS and states(sweep) == {("interrupted", None)}
     reason = sweep.dispatch.ledger.query("SELECT reason FROM trials")[0]["reason"]
-    assert reason == "the machine: Ray is gone (its raylet ended)"
+    assert reason == "the machine: Ray is gone (Ray's raylet ended)"
 
 
 def test_a_cluster_of_others_is_not_started_again(
     tmp_path: Path, made: Callable[..., Made]
 ) -> None:
     sweep, _ = made("abort work", "127.0.0.1:6379")
-    assert sweep.run() == "its process ended" and lives(tmp_path) == 1
+    assert sweep.run() == "Ray's process ended" and lives(tmp_path) == 1
 
 
 def test_silence_is_death(
@@ -108,7 +108,7 @@ def test_silence_is_death(
 ) -> None:
     monkeypatch.setattr(supervisor, "SILENT_SECONDS", 0.2)
     sweep, _ = made("silent silent")
-    assert sweep.run() == "it does not answer" and lives(tmp_path) == 2
+    assert sweep.run() == "Ray does not answer" and lives(tmp_path) == 2
 
 
 def test_a_pause_of_driver_and_ray_is_no_silence(

@@ -14,9 +14,12 @@ TRACE = "ray::train()\n  File x.py, line 3\nOSError: [Errno 5] the disk had a ba
     ("error", "told"),
     [
         (RuntimeError(TRACE), "OSError: [Errno 5] the disk had a bad moment"),
-        (ActorDiedError(), "its process is gone: The actor died unexpectedly before finishing"),
-        (RuntimeError(""), "its process ended"),
-        (None, "its process ended"),
+        (
+            ActorDiedError(),
+            "the trial's process is gone: The actor died unexpectedly before finishing",
+        ),
+        (RuntimeError(""), "the trial's process ended"),
+        (None, "the trial's process ended"),
     ],
 )
 def test_the_cause_is_told_first_and_in_one_line(error: Exception | None, told: str) -> None:
