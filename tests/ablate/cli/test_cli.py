@@ -164,7 +164,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
         resolve_request(wanted, "cuda", cluster=False)
     with pytest.raises(ConfigError, match="trials without a GPU"):
         resolve_request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
-    with pytest.raises(ConfigError, match="each trial is one process there"):
+    with pytest.raises(ConfigError, match="without a driver a trial is one process"):
         request_without_local_check(wanted, "cuda")
 
 

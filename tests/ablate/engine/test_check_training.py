@@ -42,7 +42,7 @@ def plan(images: Path, training: dict[str, Any], *more: str, code: int = 0, **sp
         ),
         (
             {"epochs": 200, "batch_size": 44, "per_class": 1},
-            "training.batch_size is 44 and 42 images train",
+            "training.batch_size is 44, but there are only 42",
         ),
     ],
 )

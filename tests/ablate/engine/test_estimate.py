@@ -70,7 +70,7 @@ def test_memory_of_trials_at_once() -> None:
     gib = 2**30
     assert describe_memory([Rate(1)], 2, gib) == []
     cpu = describe_memory([Rate(1, peak=2 * gib)], 4, 4 * gib)
-    assert "2.0 GiB per trial" in cpu[0] and "4 at once need 8.0 GiB" in cpu[1]
+    assert "2.0 GiB per trial" in cpu[0] and "4 trials at once need 8.0 GiB" in cpu[1]
     (gpu,) = describe_memory([Rate(1, peak=10 * gib, device=80 * gib)], 1, gib)
     assert "7 fit on one GPU of 80 GiB (gpus: 0.14)" in gpu
 

@@ -103,7 +103,7 @@ def test_an_address_that_names_no_storage(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("NOT_THERE", raising=False)
     for address, reason in (
         ("ftp://h/x", "Use a path or an s3"),
-        ("env:NOT_THERE", "does not exist"),
+        ("env:NOT_THERE", "is not set"),
     ):
         with pytest.raises(ConfigError, match=reason):
             Storage(address)
