@@ -217,5 +217,5 @@ def fetch_weights(trials: Path, trial_id: str) -> None:
         checkpoint = find_checkpoint(ledger, trial_id)
     if checkpoint is not None:
         for address in BackupState.read(trials.parent / NOTE).copies:
-            if HIDDEN not in address:
+            if HIDDEN not in address and not _has_results(folder):
                 fetch_results(Storage(address), checkpoint, folder)
