@@ -33,6 +33,7 @@ class SplitConfig(ComponentConfig):
     imbalance: training classes are thinned to sizes that fall exponentially; this is the largest
         size over the smallest, if all classes have equally many images (`data/splits.py`). None:
         all images.
+    images_per_class: at most so many images of each class train, drawn with `seed`. None: all.
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"
@@ -47,6 +48,7 @@ class SplitConfig(ComponentConfig):
     blocks: Annotated[Literal["contiguous", "seeded"] | None, store_as_none("contiguous")] = None
     by: Annotated[Literal["classes", "images"] | None, store_as_none("classes")] = None
     imbalance: float | None = Field(None, gt=1, le=1000)
+    images_per_class: int | None = Field(None, ge=2)
 
     @model_validator(mode="after")
     def check_parts(self) -> "SplitConfig":

@@ -128,8 +128,10 @@ def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Sp
     """
     by_images = config.by == "images"
     train, val, test = (_split_images if by_images else _split_classes)(dataset, config)
-    if config.imbalance is not None:
-        stays = thin_classes(train.labels, config.imbalance, config.seed)
+    if config.imbalance is not None or config.images_per_class is not None:
+        stays = thin_classes(
+            train.labels, config.imbalance or 1, config.seed, config.images_per_class
+        )
         train = replace(train, index=train.index[stays], labels=train.labels[stays], queries=None)
     return Splits(train, val, test, fingerprint, by_images)
 
@@ -307,12 +309,13 @@ def _split_class_rows(
     return rows[~is_last], rows[is_last]
 
 
-def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
-    """Return which images an imbalanced training split keeps: bool [N].
+def thin_classes(labels: Tensor, ratio: float, seed: int, most: int | None = None) -> Tensor:
+    """Return which images a thinned training split keeps: bool [N].
 
     The class at position k of C, in a random order, keeps max(2, round(n_k · ratio^(−k / (C − 1))))
-    random images, so the first class keeps all and the last one 1 / ratio. Exponential decay as in
-    Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
+    random images, so the first class keeps all and the last one 1 / ratio, and at most `most` of
+    these. Exponential decay as in Cui et al., "Class-balanced loss based on effective number of
+    samples", CVPR 2019.
     """
     generator = streams.create_generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()
@@ -322,5 +325,5 @@ def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
         share = ratio ** (-rank / max(1, len(sizes) - 1))
         rows = (labels == label).nonzero().squeeze(1)
         drawn = torch.randperm(len(rows), generator=generator)
-        stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))]]] = True
+        stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))][:most]]] = True
     return stays

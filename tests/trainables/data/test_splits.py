@@ -157,6 +157,9 @@ def test_only_what_trains_is_thinned() -> None:
     assert set(after.train.index.tolist()) < set(before.train.index.tolist())
     sizes = torch.bincount(after.train.labels)
     assert (int(sizes.max()), int(sizes.min())) == (6, 2)
+    few = split_dataset(data, SplitConfig(images_per_class=4), "f").train
+    assert torch.bincount(few.labels).tolist() == [4] * len(few.classes)
+    assert set(few.index.tolist()) < set(before.train.index.tolist())
 
 
 @settings(deadline=None)
