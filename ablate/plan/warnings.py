@@ -85,15 +85,17 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
             f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
         ]
-    size = compute_detectable_size(seeds, comparisons, cells=cells)
+    splits = plan.spec.studies[name].splits  # tables compare these, each by the mean of its seeds
+    size = compute_detectable_size(splits or seeds, comparisons, cells=cells)
     several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
         return [f"with one seed its table can tell nothing of {several}: give --seeds N"]
-    amount = f"{size:.1f} standard deviations of a run"
-    if sd is not None:
+    amount = f"{size:.1f} standard deviations of a {'split' if splits else 'run'}"
+    if sd is not None and not splits:
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
-    return [f"with {seeds} seeds its table tells differences of {amount} ({several})"]
+    blocks = f"{splits} splits" if splits else f"{seeds} seeds"
+    return [f"with {blocks} its table tells differences of {amount} ({several})"]
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:

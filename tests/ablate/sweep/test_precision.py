@@ -95,6 +95,15 @@ def test_without_a_number_the_smallest_effect_decides(tmp_path: Path, noisy: lis
     assert line.startswith(f"{FIRST} seeds first") and "±0.24 (MAP@R), at most 30" in line
 
 
+def test_the_power_of_a_table_is_that_of_its_splits() -> None:
+    given = staged().loaded.spec.model_dump(by_alias=True, exclude_defaults=True)
+    given["studies"]["rows"] |= {"seeds": 2, "splits": 5}
+    (line,) = describe_precision(specs.plan(given), "rows", sd=0.01)
+    given["studies"]["rows"] |= {"seeds": 5, "splits": None}
+    (of_seeds,) = describe_precision(specs.plan(given), "rows")
+    assert line == of_seeds.replace("5 seeds", "5 splits").replace("of a run", "of a split")
+
+
 def test_listed_seeds_and_searches_are_not_staged() -> None:
     given = specs.spec(seeds={"precision": 0.5})
     del given["studies"]["tune"]["seeds"]
