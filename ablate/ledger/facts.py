@@ -16,8 +16,8 @@ class Fact:
     foreign: bool = False  # other code made it: it is neither used nor replaced
 
     def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
-        """Return whether a cell with these evaluations needs nothing more."""
-        if self.foreign:
+        """Return whether the trial failed, or is done and has these evaluations and metrics."""
+        if self.foreign:  # results of other code do not count
             return False
         if self.status == "failed":
             return True
@@ -26,16 +26,13 @@ class Fact:
     def find_missing_evaluations(
         self, evaluate: Iterable[str], metrics: Iterable[str]
     ) -> dict[str, list[str]]:
-        """Return split → the extra metrics that its evaluation lacks.
-
-        A split that was never evaluated is included; a complete one is not.
-        """
-        missing: dict[str, list[str]] = {}
+        """Map each split whose evaluation is absent or incomplete to the metrics that it lacks."""
+        lacking: dict[str, list[str]] = {}
         for split in evaluate:
             names = [name for name in metrics if name not in self.evaluations.get(split, {})]
             if names or split not in self.evaluations:
-                missing[split] = names
-        return missing
+                lacking[split] = names
+        return lacking
 
 
 @dataclass(eq=False)
@@ -55,6 +52,7 @@ class Facts:
     _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def __getitem__(self, trial_id: str) -> Fact:
+        """Return a trial's fact, read once; a record that this run trains again counts as none."""
         if trial_id not in self._read:
             self.refresh(trial_id)
             failed = self._read[trial_id].status == "failed"
@@ -64,19 +62,16 @@ class Facts:
         return self._read[trial_id]
 
     def reconcile_code_versions(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
-        """Decide before a run whether results of other code count.
+        """Accept results that other code made if `same_code` is set, or raise a ConfigError.
 
         Returns:
             A line for each component whose other code was accepted as the same.
-
-        Raises:
-            ConfigError: there are such results, and `--same-code` was not given.
         """
         for trial_id in trial_ids:
-            self[trial_id]
-        fault = build_refusal(self.differing)
-        if fault is not None and not same_code:
-            raise fault
+            self[trial_id]  # reads its record, and enters it in `differing` if other code made it
+        refusal = build_refusal(self.differing)
+        if refusal is not None and not same_code:
+            raise refusal
         lines = summarize_differences(self.differing)
         if self.sources is not None and self.differing:
             self.sources.accept_as_same_code(self.differing.values())
@@ -98,21 +93,22 @@ class Facts:
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:
-        """Read a trial again, and note whether other code has made its result."""
+        """Read a trial's record again; enter the trial in `differing` if other code made it."""
         self.version += 1
         self._values.pop(trial_id, None)
         self.differing.pop(trial_id, None)
         row = self.ledger.get_trial(trial_id)
         if row is None:
-            self._read[trial_id] = Fact(None, {})
+            self._read[trial_id] = Fact(None, {})  # the ledger has no such trial
             return
         status, source = row["status"], row["source"]
-        has_begun = status in ("done", "failed")
+        has_results = status in ("done", "failed")
         if status in ("partial", "interrupted"):
-            has_begun = bool(self.ledger.list_epochs(trial_id))
-        if self.sources is not None and has_begun:
+            has_results = bool(self.ledger.list_epochs(trial_id))
+        if self.sources is not None and has_results:
             evaluators = tuple(self.ledger.list_evaluator_sources(trial_id, self.evaluator))
             if names := self.sources.find_differing(source, evaluators):
                 self.differing[trial_id] = Differing(names, status, source, evaluators)
         evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
-        self._read[trial_id] = Fact(status, evaluations, self.strict and trial_id in self.differing)
+        is_foreign = self.strict and trial_id in self.differing
+        self._read[trial_id] = Fact(status, evaluations, is_foreign)

@@ -72,7 +72,7 @@ class Ledger(Records):
             source: key of the code that will run (`ablate/ledger/sources.py`).
 
         Returns:
-            "mine", or why it was not claimed.
+            "mine" or, if the trial was not claimed, why: "busy", "done" or "failed".
         """
         now = time.time()
         with self.begin_transaction() as db:
@@ -115,7 +115,7 @@ class Ledger(Records):
             return "mine"
 
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
-        """Claim a finished trial for further evaluations; its status stays "done"."""
+        """Claim a finished trial for further evaluations; "failed" means that it is not "done"."""
         with self.begin_transaction():
             row = self.get_trial(trial_id)
             if row is None or row["status"] != "done":
@@ -132,7 +132,7 @@ class Ledger(Records):
             return True
 
     def release_hold(self, trial_id: str, owner: Owner) -> None:
-        """Release a claim of `hold`. A trial of a dead driver becomes "interrupted"."""
+        """Release a trial claimed by `hold`; if a dead driver left it "running", interrupt it."""
         self._execute(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
             "ELSE status END WHERE trial_id=? AND owner=?",
@@ -149,7 +149,7 @@ class Ledger(Records):
         status: Literal["failed", "partial", "interrupted"],
         reason: str | None = None,
     ) -> None:
-        """End a claim without a result; the status "done" stays."""
+        """Release a claimed trial without a result and set its status, unless it is "done"."""
         with self.begin_transaction():
             self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
             self._execute(
@@ -220,7 +220,7 @@ class Ledger(Records):
                 values, recorded, source = dict(metrics), now, evaluator
                 sql = "SELECT * FROM evaluations WHERE trial_id=? AND split=? AND evaluator=?"
                 rows = self.query(sql, key)
-                if rows and not trained:
+                if rows and not trained:  # known metrics win, and the time of their record stays
                     values, recorded = values | rows[0]["metrics"], rows[0]["recorded"]
                     source = source or rows[0]["source"]
                 db.execute(
@@ -243,7 +243,7 @@ class Ledger(Records):
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
-        """Record a sweep, or its latest spec and provenance."""
+        """Insert a sweep, or replace the name, spec and provenance of a recorded one."""
         self._execute(
             "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
             "name=excluded.name, spec_json=excluded.spec_json, "
@@ -273,7 +273,7 @@ class Ledger(Records):
         config_hash: str,
         beside: Sequence[int] | None = None,
     ) -> None:
-        """Record a proposal unless another driver has recorded it."""
+        """Record a proposal and which earlier ones still ran (`beside`), unless it is recorded."""
         with self.begin_transaction():
             is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
@@ -304,7 +304,7 @@ class Ledger(Records):
         )
 
     def put_mlflow_run(self, store: str, sweep_id: str, run: Mapping[str, Any]) -> None:
-        """Record an MLflow run: trial_id, run_id, and what was logged (default: nothing)."""
+        """Record a trial's MLflow run, its last logged epoch, and whether its result is logged."""
         self._execute(
             "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
             *(store, sweep_id, run["trial_id"], run["run_id"]),
@@ -321,16 +321,17 @@ def is_held(trial: Row | None, owner: Owner | None = None) -> bool:
 
 @contextmanager
 def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
-    """Renew the heartbeat of a driver's claims from a thread."""
+    """Renew the heartbeat of a driver's claims from a thread until the block ends."""
     ended = threading.Event()
 
     def beat() -> None:
+        """Renew the heartbeat at intervals until `ended` is set."""
         with Ledger(path) as ledger:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
                     ledger.record_heartbeat(owner)
                 except RuntimeError as error:  # the driver's next write fails and reports it
-                    LOG.info("no heartbeat: %s", error)
+                    LOG.info("The heartbeat was not recorded: %s", error)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

@@ -36,11 +36,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> "Owner":
-        """Parse the text form of an owner.
-
-        Raises:
-            ConfigError: the text is no owner.
-        """
+        """Parse a driver process from its text form `host/pid/start`, or raise a ConfigError."""
         match = _TEXT_FORM.fullmatch(text)
         if match is None:
             raise ConfigError(
@@ -54,8 +50,8 @@ class Owner:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
     def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
-        """Return whether the process still runs; `heartbeat` is the time of its last heartbeat."""
+        """Return whether the process still runs; on another host, whether its heartbeat is new."""
         if self.host == host_name():
-            with contextlib.suppress(psutil.AccessDenied):  # it exists, under another user
+            with contextlib.suppress(psutil.AccessDenied):  # another user's: its heartbeat decides
                 return is_running(self.pid, self.start)
         return time.time() - heartbeat < stale_after

@@ -62,7 +62,7 @@ list_cells_of_trial = Query(
 
 
 def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
-    """Return the trial ids that begin so."""
+    """Return the ids of the ledger's trials that start with `beginning`, sorted."""
     rows = records.query(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
@@ -70,7 +70,7 @@ def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
-    """Return how many ended trials of a sweep an MLflow store does not have completely."""
+    """Count the ended trials of a sweep that are not completely logged in an MLflow store."""
     rows = records.query(
         "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) WHERE "
         "sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m WHERE "
@@ -89,7 +89,7 @@ def format_cell_address(cell: Row) -> str:
 
 
 def find_last_epochs(records: Records) -> dict[str, int]:
-    """Map each running trial to its last epoch."""
+    """Map the id of each running trial to its last recorded epoch."""
     rows = records.query(
         "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
         "WHERE status='running' GROUP BY trial_id"
@@ -98,10 +98,10 @@ def find_last_epochs(records: Records) -> dict[str, int]:
 
 
 def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:
-    """Return the id of the sweep with this id or name, or of the latest sweep.
+    """Return the id of the latest sweep with this id or name (None: any).
 
     Raises:
-        ConfigError: there is no such sweep; its path is `path`.
+        ConfigError: there is no such sweep; `path` is the option or field that names the sweep.
     """
     latest_first = list_sweeps(records)[::-1]
     for sweep in latest_first:

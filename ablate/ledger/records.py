@@ -55,7 +55,7 @@ class Records:
         )
 
     def _read_evaluations(self, columns: str, trial_id: str, evaluator: str | None) -> list[Row]:
-        """Return columns of a trial's evaluations by one evaluator (None: by all), oldest first."""
+        """Read columns of a trial's evaluations by one evaluator (None: by all), oldest first."""
         return self.query(
             f"SELECT {columns} FROM evaluations WHERE trial_id=? AND (? IS NULL OR evaluator=?) "
             "ORDER BY rowid",
@@ -85,18 +85,14 @@ class Records:
         return rows[0]["components"] if rows else None
 
     def get_sweep(self, sweep_id: str) -> Row:
-        """Return a sweep's row: sweep_id, name, spec, created, provenance.
-
-        Raises:
-            KeyError: there is no such sweep.
-        """
+        """Return a sweep's row (sweep_id, name, spec, created, provenance), or raise a KeyError."""
         rows = self.query("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
         if not rows:
-            raise KeyError(f"no sweep {sweep_id} in {self.path}")
+            raise KeyError(f"The ledger {self.path} has no sweep {sweep_id}.")
         return rows[0]
 
     def list_cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
-        """Return all columns of a sweep's cells, or of those that one trial fills."""
+        """Return the rows of a sweep's cells, or of those that one trial fills."""
         condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
         rows = self.query(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
@@ -105,10 +101,9 @@ class Records:
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def list_proposals(self, study_key: str) -> dict[int, Row]:
-        """Map index → proposal: params, config_hash, beside.
+        """Map the index of each proposal of a search to its params, config_hash and `beside`.
 
-        `beside` lists, in an asynchronous search, the earlier proposals that had no result when
-        this one was made; in other searches it is empty.
+        `beside` lists the earlier proposals without a result when an asynchronous one was made.
         """
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "

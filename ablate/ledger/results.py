@@ -43,7 +43,7 @@ def build_result_rows(records: Records, sweep_id: str) -> list[Row]:
     """Return one row for each cell and seed: status, coordinates, varied settings, metrics."""
     trials = queries.list_sweep_trials(records, sweep_id)
     varied = find_varied_paths(trial["config"] for trial in trials)
-    columns: dict[str, Row] = {}
+    columns: dict[str, Row] = {}  # trial → its columns
     for trial in trials:
         settings = _pick_settings(trial["config"], varied).items()
         params = {f"params/{path}": value for path, value in settings}
@@ -56,12 +56,12 @@ def _pick_settings(config: Row, paths: Iterable[str]) -> Row:
 
 
 def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> list[Row]:
-    """Return one row for each cell and seed, with its trial's `columns` and metrics."""
+    """Return a row for each cell: its name, its trial's `columns` and metrics, its coordinates."""
     trials = {
         trial_id: values | collect_metrics(records, trial_id)
         for trial_id, values in columns.items()
     }
-    missing = {"status": "missing", "reason": None}
+    missing = {"status": "missing", "reason": None}  # of a cell whose trial has no record
     rows = []
     for cell in records.list_cells(sweep_id):
         row = {name: cell[name] for name in CELL_COLUMNS if cell[name] is not None}
@@ -95,7 +95,7 @@ def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
     except OSError as error:
         fault = f"{to} cannot be written ({error.strerror or error}). Name another file."
         raise ConfigError("--to", fault) from error
-    print_text(f"{len(table)} rows in {to}")
+    print_text(f"{to} has {len(table)} rows.")
 
 
 def _flatten_facts(trial: Row) -> Row:
@@ -114,7 +114,7 @@ def _to_scalar(value: Any) -> Any:
 
 
 def _escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a table whose texts cannot act as formulas in a spreadsheet."""
+    """Escape texts and names of columns that a spreadsheet would take for formulas."""
     texts = [name for name, column in table.items() if column.map(type).eq(str).any()]
     safe = table.astype(dict.fromkeys(texts, object))
     safe[texts] = safe[texts].map(escape_formula)
@@ -185,24 +185,21 @@ class Best:
 
 
 def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> Best:
-    """Find the best cell of a study, or of all studies by the sweep's objective.
-
-    Raises:
-        ConfigError: there is no such study, or none of its trials has a result.
-    """
+    """Find the best cell of a study or, if it is None, of all with the sweep's objective."""
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
         names = ", ".join(declared)
         fault = f"{study!r} is no study of {sweep['name']}. Choose one of {names}."
         raise ConfigError("STUDY", fault)
-    # find the best cell of each study, with its trials from the best to the worst
+    # find each study's best cell: (value to maximize, study, cell, metric, (row, value) by trial)
     candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:
-        metric, is_higher_better = next(iterate_objectives(spec, name))
+        metric, is_higher_better = next(iterate_objectives(spec, name))  # the first one decides
         cell = find_best_cell(
             records, by_study.get(name, {}), metric, higher_is_better=is_higher_better
         )
+        # values of different metrics cannot be compared across studies
         if cell is None or (study is None and metric != spec["objective"]):
             continue
         pairs = _collect_values(records, by_study[name][cell], metric)
@@ -243,7 +240,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
 
 
 def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
-    """Return study → cell → its rows, one for each seed and fold."""
+    """Map each study to a mapping from its cells to their rows, one for each seed and fold."""
     studies: dict[str, dict[str, list[Row]]] = {}
     for row in records.list_cells(sweep_id):
         studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
@@ -251,7 +248,7 @@ def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str,
 
 
 def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """Yield (metric, whether higher is better) of each objective of a study."""
+    """Yield (metric, whether higher is better) of a study's objectives; default: the sweep's."""
     objectives = (spec["studies"].get(study) or {}).get("objectives")
     for goal in objectives or [{"metric": spec["objective"], "direction": "maximize"}]:
         yield goal["metric"], goal["direction"] == "maximize"

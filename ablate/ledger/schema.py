@@ -105,15 +105,15 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Timeout as error:
-        fault = f"The ledger {path} is being made by another process. {_REMEDIES['locked']}"
+        fault = f"Another process is creating the ledger {path}. {_REMEDIES['locked']}"
         raise LedgerError(fault) from error
     except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
         text = str(error)
         if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):
-            fault = f"it is no intact SQLite database ({text[:200]}). {_RESTORE}"
+            fault = f"the file is no intact SQLite database ({text[:200]}). {_RESTORE}"
             raise ConfigError(str(path), fault) from error
         if "readonly" in text or "unable to open" in text:
-            fault = f"it is not writable, or its folder is not ({text}). Give another --out."
+            fault = f"the ledger or its folder is not writable ({text}). Give another --out."
             raise ConfigError(str(path), fault) from error
         for words, remedy in _REMEDIES.items():
             if words in text:
@@ -158,7 +158,7 @@ def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fault = f"no writable folder can be made here ({error.strerror}). Give another --out."
+        fault = f"the folder is not writable, or is a file ({error.strerror}). Give another --out."
         raise ConfigError(str(path.parent), fault) from error
     _check_file(path)
     with explain_sqlite_errors(path):
@@ -184,16 +184,16 @@ def _check_file(path: Path) -> None:
     try:
         header = read_header(path)
     except NoDatabase as error:
-        raise ConfigError(str(path), f"it is {error}. {_RESTORE}") from None
+        raise ConfigError(str(path), f"{error}. {_RESTORE}") from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
-    if header is None or not header.tables:
+    if header is None or not header.tables:  # no file, or an empty one
         return
     if header.user_version > VERSION or header.application_id != APPLICATION_ID:
         raise ConfigError(
             str(path),
-            f"it is a database of version {header.user_version}, of a newer ablate (this one reads "
-            f"up to {VERSION}) or of another program. Give another --out.",
+            f"the file is a database of version {header.user_version}, of a newer ablate (this one "
+            f"reads up to {VERSION}) or of another program. Give another --out.",
         )
 
 
@@ -215,14 +215,14 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: floa
 
 
 def _list_migration_statements(connection: sqlite3.Connection) -> str:
-    """Return the statements that create the tables or migrate an older version."""
+    """Return the SQL that creates missing tables and adds what an older version lacks."""
     cells = _list_columns(connection, "cells")
     before = after = ""
-    if cells and tuple(cells) != CELLS:
+    if cells and tuple(cells) != CELLS:  # copy the table: -1 is the fold of cells without folds
         values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
         before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
-    for table, column, kind in ADDED_COLUMNS:
+    for table, column, declaration in ADDED_COLUMNS:
         columns = _list_columns(connection, table)
         if columns and column not in columns:
-            after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
+            after += f" ALTER TABLE {table} ADD COLUMN {column} {declaration};"
     return f"{before} {DDL} {after}"

@@ -72,8 +72,8 @@ class Sources:
         """Return the components of a recorded trial whose source is not today's.
 
         Args:
-            key: of the trial's row of sources; None if the ledger is older than those.
-            evaluators: source hashes of the code that evaluated it.
+            key: key of the source hashes that were recorded with the trial; None if none were.
+            evaluators: source hashes of the code that evaluated the trial.
         """
         if key is not None and key not in self._differing:
             self._differing[key] = tuple(
@@ -82,6 +82,7 @@ class Sources:
                 if components.is_known(name) and value not in self._list_equal_hashes(name)
             )
         names = self._differing.get(key or "", ())
+        # every evaluation must have been made by code that counts as today's
         evaluated = {value for value in evaluators if value is not None}
         return names if evaluated <= self._list_equal_hashes(EVALUATOR) else (*names, EVALUATOR)
 
@@ -97,13 +98,14 @@ class Sources:
         return self._same[name]
 
     def accept_as_same_code(self, differing: Iterable[Differing]) -> None:
-        """Record that the sources of these trials count as today's code."""
+        """Record in the ledger that the sources of these trials count as today's code."""
         pairs: set[tuple[str, str, str, str]] = set()
         for trial in differing:
             recorded = self.ledger.get_source(trial.key) or {}
             for name in trial.components:
                 now = source_digests.compute_component_digest(name)[0]
-                for before in trial.evaluators if name == EVALUATOR else (recorded.get(name),):
+                hashes = trial.evaluators if name == EVALUATOR else (recorded.get(name),)
+                for before in hashes:
                     if before is not None and now is not None:
                         pairs.add((name, components.get_revision(name), before, now))
         with self.ledger.begin_transaction() as db:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 
 class NoDatabase(ValueError):
-    """The file is no SQLite database; the message says what it is."""
+    """The path is no SQLite database; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def read_header(path: Path) -> DatabaseHeader | None:
     if not path.exists():
         return None
     if not path.is_file():
-        raise NoDatabase("a folder" if path.is_dir() else "no plain file")
+        raise NoDatabase(f"the path is {'a folder' if path.is_dir() else 'no plain file'}")
     try:
         with _open(path, 5, "ro&immutable=1") as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
@@ -55,12 +55,12 @@ def read_header(path: Path) -> DatabaseHeader | None:
             )
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error):
-            raise NoDatabase("a file that is no SQLite database") from error
+            raise NoDatabase("the file is no SQLite database") from error
         raise
 
 
 def find_damage(path: Path) -> str | None:
-    """Return the first fault that SQLite's own check finds, or None."""
+    """Return the first fault that SQLite's check finds in a database; None if it is intact."""
     try:
         with _open(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -78,18 +78,16 @@ def write_ahead(path: Path) -> None:
 
 
 def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
-    """Return whether no other process has the database open; merge its journal if so.
-
-    A damaged file counts as not open.
-    """
+    """Return whether no other process has a database open; if so, merge its journal."""
     try:
         with _open(path, timeout) as connection:
-            # Each connection to a database with a journal holds a lock that this waits for.
-            (kind,) = connection.execute("PRAGMA journal_mode").fetchone()
+            # Leaving the write-ahead log fails as "locked" while any other connection is open.
+            (journal_mode,) = connection.execute("PRAGMA journal_mode").fetchone()
             connection.execute("PRAGMA journal_mode=DELETE")
-            connection.execute(f"PRAGMA journal_mode={kind}")
+            connection.execute(f"PRAGMA journal_mode={journal_mode}")
     except sqlite3.DatabaseError as error:
-        return not (isinstance(error, sqlite3.OperationalError) and "locked" in str(error))
+        is_locked = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+        return not is_locked  # a damaged file counts as not open
     return True
 
 
@@ -101,12 +99,9 @@ def fold_journal(path: Path) -> None:
 
 
 def copy_database(path: Path, to: Path) -> None:
-    """Copy a database as it is at one moment into one file, while it is written.
+    """Copy a database that others may be writing, as it is at one moment, into one file.
 
     SQLite's backup runs in one step: in several steps, each write of others would restart it.
-
-    Raises:
-        OSError: it cannot be read or written.
     """
     try:
         with _open(path, 60, "ro") as source, _open(to, 5, "rwc") as target:

@@ -112,7 +112,7 @@ def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
 
 def test_a_first_use_that_hangs_is_said_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    with FileLock(f"{path}.lock"), pytest.raises(LedgerError, match="made by another process"):
+    with FileLock(f"{path}.lock"), pytest.raises(LedgerError, match="Another process is creating"):
         open_connection(path, timeout=0.1)
 
 

@@ -28,7 +28,7 @@ def listing(folder: Path) -> dict[str, bytes]:
     [
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
-        ("sqlite:///{tmp}", "this path is a folder"),
+        ("sqlite:///{tmp}", "the path is a folder"),
         ("sqlite:////proc/version/x.db", "cannot be written"),
         ("{tmp}/mlruns", "is no MLflow URI"),
         ("postgresql://me:" + WORD + "@127.0.0.1:9/db", "No module named 'psycopg'"),
