@@ -46,11 +46,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
     options: dict[str, Any] = Field({})
 
     def load_class(self) -> type[BaseSampler]:
-        """Import and return the class.
-
-        Raises:
-            ConfigError: It does not exist, is of no installed package, or is no sampler.
-        """
+        """Import and return the sampler class that the spec names, or raise a ConfigError."""
         from optuna.samplers import BaseSampler
 
         module_name, _, name = self.class_name.rpartition(":")
@@ -64,7 +60,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
             message = f"{self.class_name!r} cannot be imported: {error}. Correct module:Class"
             raise ConfigError("sampler.class", message) from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
-            message = f"{self.class_name!r} is no sampler of Optuna. Name a subclass."
+            message = f"{self.class_name!r} is no sampler of Optuna. Name a BaseSampler."
             raise ConfigError("sampler.class", message)
         return loaded
 
@@ -74,11 +70,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         return "seed" in inspect.signature(self.load_class()).parameters
 
     def build(self, seed: int) -> BaseSampler:
-        """Build the sampler with a seed, if its class takes one.
-
-        Raises:
-            ConfigError: The class refuses the options.
-        """
+        """Build the sampler with its options, and with a seed if its class takes one."""
         import optuna
 
         sampler_class, seeded = self.load_class(), {"seed": seed} if self.is_seeded else {}
@@ -87,7 +79,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 return sampler_class(**self.options, **seeded)
         except (TypeError, ValueError, ImportError) as error:
-            message = f"{self.class_name} cannot be built with them: {error}. Correct them"
+            message = f"{self.class_name} refuses these options: {error}. Correct the options"
             raise ConfigError("sampler.options", message) from None
 
 
@@ -106,9 +98,10 @@ class AnyOptuna(Sampler):
 
     @classmethod
     def check(cls, study: Sampling) -> None:
+        """Check the sampler by building it and asking it for one proposal."""
         super().check(study)
         if not isinstance(study.sampler, OptunaSampler):
-            message = "optuna needs a class. Write {name: optuna, class: CmaEsSampler}"
+            message = "the sampler optuna needs a class. Write {name: optuna, class: CmaEsSampler}"
             raise ConfigError("sampler", message)
         study.sampler.build(0)
         try:
@@ -118,6 +111,7 @@ class AnyOptuna(Sampler):
             raise ConfigError("sampler", f"{message}. Change the space or the class") from None
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        """Repeat the search in a new study of Optuna, and return the sampler's next proposal."""
         import optuna
 
         assert isinstance(self.study.sampler, OptunaSampler)
@@ -131,6 +125,7 @@ class AnyOptuna(Sampler):
             # an exhausted grid asks for an end; then values repeat until the trials are spent
             study.stop = lambda: None
             running: dict[int, Trial] = {}
+            # ask for each earlier proposal again, after telling the results known at that time
             for index, proposal in enumerate(earlier):
                 self._tell_results(study, running, earlier, proposal.concurrent)
                 running[index] = study.ask()
@@ -146,7 +141,13 @@ class AnyOptuna(Sampler):
         earlier: Sequence[ObservedTrial],
         waiting: Sequence[int],
     ) -> None:
-        """Tell the results that are known, and remove their trials from `running`."""
+        """Tell Optuna the known results of running trials, and remove these from `running`.
+
+        Args:
+            running: index of a proposal → Optuna's trial, which has no result yet.
+            earlier: all earlier proposals.
+            waiting: indices of proposals whose results were not known at this time.
+        """
         from optuna.trial import TrialState, create_trial
 
         for index in [i for i in running if i not in waiting and not earlier[i].running]:
@@ -156,6 +157,7 @@ class AnyOptuna(Sampler):
             if params == trial.params and values is not None:
                 study.tell(trial, list(values))
                 continue
+            # the proposal failed, or is a listed point in place of what the sampler suggested
             study.tell(trial, state=TrialState.FAIL)
             if values is not None:
                 distributions = {path: space[path].to_optuna_distribution() for path in params}
@@ -164,7 +166,7 @@ class AnyOptuna(Sampler):
                 )
 
     def _suggest_all(self, trial: Trial) -> dict[str, Any]:
-        """Return the values of the active axes, each suggested after those it depends on."""
+        """Let Optuna suggest a value for each active axis, after the axes that it depends on."""
         space, drawn = self.study.space, dict[str, Any]()
         for path in branches.order_axes(space):
             if branches.is_active(space, path, drawn):

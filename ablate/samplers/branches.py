@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 
 
 def find_parent(space: Space, path: str) -> str | None:
-    """Return the axis that a path in a `when` refers to: itself, or the nearest one above it."""
+    """Return the axis with this path or the nearest axis above it; None if there is none."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         if ".".join(parts[:length]) in space:
@@ -29,18 +29,14 @@ def find_parent(space: Space, path: str) -> str | None:
 
 def find_parents(space: Space, path: str) -> list[str]:
     """Return the axes that an axis depends on by its `when`."""
-    above = [find_parent(space, read) for read in space[path].when or {}]
-    return [name for name in above if name is not None]
+    parents = [find_parent(space, read_path) for read_path in space[path].when or {}]
+    return [name for name in parents if name is not None]
 
 
 def order_axes(space: Space) -> list[str]:
-    """Sort the axes so that each follows those it depends on, otherwise as written.
-
-    Raises:
-        ConfigError: The axes depend on each other in a cycle.
-    """
+    """Sort the axes so that each follows the axes that it depends on, otherwise as written."""
     graph = {path: find_parents(space, path) for path in space}
-    depth: dict[str, int] = {}
+    depth: dict[str, int] = {}  # axis → length of the longest chain of axes that it depends on
     try:
         for path in graphlib.TopologicalSorter(graph).static_order():
             depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
@@ -52,16 +48,18 @@ def order_axes(space: Space) -> list[str]:
 
 
 def is_active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
-    """Return whether an axis is active, given the values of the active axes before it."""
-    return all(
-        (above := find_parent(space, read)) in values
-        and _is_match(_read_part(values[str(above)], str(above), read), wanted)
-        for read, wanted in (space[path].when or {}).items()
-    )
+    """Return whether all conditions in an axis's `when` hold, given values of earlier axes."""
+    for read_path, wanted in (space[path].when or {}).items():
+        parent = find_parent(space, read_path)
+        if parent is None or parent not in values:
+            return False
+        if not _is_match(_read_part(values[parent], parent, read_path), wanted):
+            return False
+    return True
 
 
 def drop_inactive(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the active axes, in the order of the space."""
+    """Return `values` without those of inactive axes, in the order of the space."""
     active: dict[str, Any] = {}
     for path in order_axes(space):
         if is_active(space, path, active):
@@ -70,73 +68,64 @@ def drop_inactive(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_proposal(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a configuration as a proposal of the space; None if the space does not contain it."""
-    absent = object()
+    """Return a configuration's values of the active axes; None if the space excludes one."""
+    absent = object()  # no axis can have this value
     values = {path: get_at(config, path) if has_path(config, path) else absent for path in space}
     proposal = drop_inactive(space, values)
     return proposal if all(space[p].is_possible(value) for p, value in proposal.items()) else None
 
 
 def build_example(space: Space, path: str) -> dict[str, Any]:
-    """Return values of the axes that `path` depends on, with which it is active.
-
-    Raises:
-        StopIteration: No values make it active.
-    """
-    when = space[path].when or {}
+    """Return values that make the axis `path` active, or raise StopIteration if none do."""
+    when, parents = space[path].when or {}, find_parents(space, path)
     values: dict[str, Any] = {}
-    for above in find_parents(space, path):
-        values |= build_example(space, above)
-    for above in find_parents(space, path):
-        wanted = {
-            read: condition for read, condition in when.items() if find_parent(space, read) == above
-        }
-        values[above] = next(
+    for parent in parents:
+        values |= build_example(space, parent)
+    # choose for each parent the first value that meets all conditions on it
+    for parent in parents:
+        wanted = {key: when[key] for key in when if find_parent(space, key) == parent}
+        values[parent] = next(
             value
-            for value in space[above].list_samples()
-            if all(_is_match(_read_part(value, above, read), wanted[read]) for read in wanted)
+            for value in space[parent].list_samples()
+            if all(_is_match(_read_part(value, parent, key), wanted[key]) for key in wanted)
         )
     return values
 
 
 def check_conditions(space: Space) -> None:
-    """Check that each `when` refers to another axis, can hold, and makes no cycle.
-
-    Raises:
-        ConfigError: A `when` breaks one of these rules; the error has its path in the study.
-    """
+    """Check that each `when` refers to another axis, can hold, and makes no cycle."""
     for path, axis in space.items():
-        for read, wanted in (axis.when or {}).items():
-            field, above = f"space.{path}.when.{read}", find_parent(space, read)
+        for read_path, wanted in (axis.when or {}).items():
+            # check that the path names another axis, or a part of one
+            field, parent = f"space.{path}.when.{read_path}", find_parent(space, read_path)
             others = [other for other in space if other != path]
-            if above is None or above == path:
-                message = f"{read!r} is no other axis ({join_words(others)}), nor part of one"
-                raise ConfigError(field, f"{message}. {suggest_nearest(read, others)}")
-            samples = [_read_part(value, above, read) for value in space[above].list_samples()]
-            if space[above].choice is not None:
+            if parent is None or parent == path:
+                message = f"{read_path!r} is no other axis ({join_words(others)}), nor part of one"
+                raise ConfigError(field, f"{message}. {suggest_nearest(read_path, others)}")
+            # check that each wanted value is a choice of that axis
+            if space[parent].choice is not None:
+                choices = space[parent].list_samples()
+                samples = [_read_part(value, parent, read_path) for value in choices]
                 texts = list(map(to_canonical_json, samples))
                 for value in list_wanted_values(wanted, texts):
                     if to_canonical_json(value) not in texts:
-                        choices = join_words(map(format_value, samples))
-                        message = f"{format_value(value)} is no choice of space.{above} ({choices})"
-                        raise ConfigError(field, message)
-    order_axes(space)
+                        message = f"{format_value(value)} is no choice of space.{parent}"
+                        remedy = f"Choose one of {join_words(map(format_value, samples))}"
+                        raise ConfigError(field, f"{message}. {remedy}")
+    order_axes(space)  # raises if there is a cycle
     for path in space:
         try:
             build_example(space, path)
         except StopIteration:
-            message = (
-                f"{format_value(space[path].when)} can never hold at once. Remove a condition."
-            )
+            conditions = format_value(space[path].when)
+            message = f"the conditions {conditions} can never hold at once. Remove one of them"
             raise ConfigError(f"space.{path}.when", message) from None
 
 
 def list_wanted_values(wanted: Any, possible: Collection[str]) -> list[Any]:
-    """Return the values of a condition or rule as a list; a single value may itself be a list.
+    """Return `wanted`, one value or a list of values, as a list of values.
 
-    Args:
-        wanted: one value, or a list of them.
-        possible: all possible values, as canonical JSON.
+    A list is one value if it is among the `possible` ones, which are given as canonical JSON.
     """
     is_value = not isinstance(wanted, list | tuple) or to_canonical_json(wanted) in possible
     return [wanted] if is_value else list(wanted)
@@ -148,9 +137,9 @@ def _is_match(value: Any, wanted: Any) -> bool:
     return text in map(to_canonical_json, list_wanted_values(wanted, [text]))
 
 
-def _read_part(value: Any, above: str, read: str) -> Any:
-    """Return the part of the value of axis `above` that the path `read` names, or None."""
-    for part in read.removeprefix(above).strip(".").split("."):
+def _read_part(value: Any, axis_path: str, read_path: str) -> Any:
+    """Return the entry that `read_path` names in a value of an axis above it, or None."""
+    for part in read_path.removeprefix(axis_path).strip(".").split("."):
         if part:
             value = value.get(part) if isinstance(value, Mapping) else None
     return value

@@ -35,14 +35,16 @@ class CmaEs(Sampler):
 
     @classmethod
     def check(cls, study: Sampling) -> None:
+        """Check that a search has one objective and at least one numeric axis."""
         super().check(study)
         if len(study.directions) > 1:
             message = f"cmaes takes one objective, not {len(study.directions)}"
             raise ConfigError("objectives", f"{message}. Use nsga2, tpe or gp")
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only. Take tpe.")
+            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only. Use tpe.")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        """Rebuild the state of CMA-ES from the earlier generations, and draw the next proposal."""
         import numpy as np
         from cmaes import CMA
 
@@ -71,7 +73,7 @@ class CmaEs(Sampler):
             ranks = np.argsort(
                 np.argsort([self._compute_loss(trial) for trial in members], kind="stable")
             )
-            solutions = []
+            solutions = []  # positions in the unit cube, inactive axes at the mean, with the rank
             for trial, rank in zip(members, ranks, strict=True):
                 positions = [
                     space[path].locate_value(trial.params[path]) if path in trial.params else mean
@@ -82,7 +84,7 @@ class CmaEs(Sampler):
         # draw the proposal
         state.reseed_rng(draw_seed(self.key, len(earlier)))
         coordinates = dict(zip(axes, state.ask(), strict=True))
-        choices = random.Random(f"{self.key}\x1f{len(earlier)}")
+        choices = random.Random(f"{self.key}\x1f{len(earlier)}")  # CMA-ES has no axes of choices
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
             position = choices.random()

@@ -38,7 +38,7 @@ def draw_seed(key: str, index: int) -> int:
 
 
 def assign_generations(
-    size: int, earlier: Sequence[ObservedTrial], counts: Callable[[ObservedTrial], bool]
+    size: int, earlier: Sequence[ObservedTrial], is_counted: Callable[[ObservedTrial], bool]
 ) -> list[int]:
     """Return the generation of each earlier proposal, followed by that of the next one.
 
@@ -49,19 +49,20 @@ def assign_generations(
     Args:
         size: number of counted results in a full generation.
         earlier: the earlier proposals, by index.
-        counts: returns whether a proposal with a result counts as a member of its generation.
+        is_counted: returns whether a proposal with a result counts as a member of its generation.
     """
     generations: list[int] = []
     members: Counter[int] = Counter()  # generation → number of its counted proposals
     waiting = tuple(i for i, trial in enumerate(earlier) if trial.running)
     for index in range(len(earlier) + 1):
         concurrent = earlier[index].concurrent if index < len(earlier) else waiting
+        # count the members whose results were known when this proposal was made
         sizes = members.copy()
         sizes.subtract(
-            generations[i] for i in concurrent if not earlier[i].running and counts(earlier[i])
+            generations[i] for i in concurrent if not earlier[i].running and is_counted(earlier[i])
         )
         latest = max((generation for generation, n in sizes.items() if n > 0), default=0)
         generations.append(latest + 1 if sizes[latest] >= size else latest)
-        if index < len(earlier) and not earlier[index].running and counts(earlier[index]):
+        if index < len(earlier) and not earlier[index].running and is_counted(earlier[index]):
             members[generations[index]] += 1
     return generations

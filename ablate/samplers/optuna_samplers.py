@@ -45,15 +45,11 @@ class ByOptuna(Sampler):
         return earlier
 
     def place_inactive(self, axis: Axis, position: float) -> Any:
-        """Return the value of an inactive axis in Optuna's study.
-
-        Args:
-            axis: the axis.
-            position: a random number in [0, 1).
-        """
+        """Return an inactive axis's value in Optuna's study; `position` is random in [0, 1)."""
         return axis.value_at(position)
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        """Return the active axes' values that Optuna suggests, given the earlier proposals."""
         import optuna
 
         # build Optuna's study of the earlier proposals
@@ -65,7 +61,7 @@ class ByOptuna(Sampler):
             study = optuna.create_study(directions=directions, sampler=sampler)
             for index, proposal in enumerate(self.select_history(earlier) if self.history else ()):
                 study.add_trial(self._build_frozen_trial(index, proposal))
-        # suggest a value for each axis, after those it depends on
+        # suggest a value for each axis, after the axes that it depends on
         trial, drawn = study.ask(), dict[str, Any]()
         for path in branches.order_axes(space):
             if self.whole or branches.is_active(space, path, drawn):
@@ -80,9 +76,9 @@ class ByOptuna(Sampler):
         """
         from optuna.trial import TrialState, create_trial
 
-        several, space = len(self.study.directions) > 1, self.study.space
+        is_multi_objective, space = len(self.study.directions) > 1, self.study.space
         params, reports = proposal.params, dict[int, float]()
-        if self.whole:  # add the inactive axes
+        if self.whole:  # the sampler models all axes: add the inactive ones
             draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
             params = {
                 path: proposal.params.get(path, self.place_inactive(axis, draw.random()))
@@ -92,8 +88,8 @@ class ByOptuna(Sampler):
         if proposal.running:
             state, values = TrialState.RUNNING, None
         elif values is None:
-            state = TrialState.FAIL if several else TrialState.PRUNED
-            reports = {} if several else dict(proposal.reports)
+            state = TrialState.FAIL if is_multi_objective else TrialState.PRUNED
+            reports = {} if is_multi_objective else dict(proposal.reports)
         return create_trial(
             state=state,
             values=values,
@@ -107,9 +103,11 @@ def suggest(trial: Any, path: str, axis: Axis) -> Any:
     """Return the value that a trial of Optuna suggests for an axis."""
     if axis.choice is not None:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
-    spread: Any = axis.to_optuna_distribution()
-    suggest = trial.suggest_int if axis.whole else trial.suggest_float
-    return suggest(path, spread.low, spread.high, step=spread.step, log=spread.log)
+    if axis.prior is not None:
+        return axis.value_at(trial.suggest_float(path, 0.0, 1.0))
+    bounds: Any = axis.to_optuna_distribution()
+    suggest_number = trial.suggest_int if axis.whole else trial.suggest_float
+    return suggest_number(path, bounds.low, bounds.high, step=bounds.step, log=bounds.log)
 
 
 @SAMPLERS.register("tpe")
@@ -131,6 +129,7 @@ class Tpe(ByOptuna):
     """
 
     def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+        """Build Optuna's TPE; it groups axes if some are active only under a condition."""
         from optuna.samplers import TPESampler
 
         return TPESampler(
@@ -191,6 +190,7 @@ class GaussianProcess(ByOptuna):
         return axis.value_at(0.5)
 
     def select_history(self, earlier: Sequence[ObservedTrial]) -> Sequence[ObservedTrial]:
+        """Return the earlier proposals, each failure with the worst values observed so far."""
         observed = [item.values for item in earlier if item.values is not None and not item.running]
         if not observed:
             return earlier
@@ -227,6 +227,7 @@ class Nsga2(ByOptuna):
     whole: ClassVar[bool] = True
 
     def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+        """Build NSGA-II with generations from recorded results, since its study is always new."""
         from optuna.samplers import NSGAIISampler
         from optuna.trial import TrialState
 

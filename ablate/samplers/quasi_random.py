@@ -29,6 +29,7 @@ class QuasiRandom(Sampler):
     """
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
+        """Return point number len(earlier) of the Sobol sequence as values of the active axes."""
         from scipy.stats import qmc
 
         space = self.study.space

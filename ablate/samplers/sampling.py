@@ -62,15 +62,11 @@ class Sampler:
 
     @classmethod
     def check(cls, study: Sampling) -> None:
-        """Check that this sampler can sample a search.
-
-        Raises:
-            ConfigError: It cannot; the error has the place in the study.
-        """
+        """Check that this sampler supports the options of a search, or raise a ConfigError."""
         if study.population is not None and not cls.generations:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
-            message = f"the sampler {get_sampler_name(study)} has no population, only {samplers}"
-            raise ConfigError("population", f"{message}. Remove it, or change the sampler")
+            message = f"the sampler {get_sampler_name(study)} takes no population"
+            raise ConfigError("population", f"{message}. Remove it, or use {samplers}")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the values by path of the active axes of proposal number len(earlier)."""

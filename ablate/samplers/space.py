@@ -44,13 +44,15 @@ class Axis(Strict, extra="forbid", frozen=True):
 
     @model_validator(mode="after")
     def check_one_kind(self) -> Axis:
+        """Check that the axis is either a list of choices or a numeric range without conflicts."""
         ranged = self.low is not None or self.high is not None
         if self.choice is not None:
-            if ranged or self.log or self.whole or self.step is not None or self.box is not None:
-                raise ValueError("it must be either {choice: [...]} or {low, high, ...}, not both")
+            others = (self.step, self.box, self.prior)
+            if ranged or self.log or self.whole or any(other is not None for other in others):
+                raise ValueError("an axis is either {choice: [...]} or {low, high, ...}, not both")
             return self
         if self.low is None or self.high is None:
-            raise ValueError("it must be {low: …, high: …} or {choice: [...]}")
+            raise ValueError("an axis must be {low: …, high: …} or {choice: [...]}")
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step or 1)):
             raise ValueError("low, high and step must be finite numbers")
         if not self.low < self.high:
@@ -58,7 +60,7 @@ class Axis(Strict, extra="forbid", frozen=True):
         if self.log and self.low <= 0:
             raise ValueError(f"with log, low must be above 0, not {self.low}")
         if self.log and self.step is not None:
-            raise ValueError("it takes either log or step, not both")
+            raise ValueError("an axis takes either log or step, not both")
         if self.whole and any(
             isinstance(v, float) and not v.is_integer() for v in (self.low, self.high, self.step)
         ):
@@ -75,22 +77,22 @@ class Axis(Strict, extra="forbid", frozen=True):
     def narrow(self, value: Any, points: Sequence[float] = ()) -> Axis:
         """Return the part of the axis within the factor `box` of a value.
 
-        It is [value / box, value · box] within the axis, on its steps; draws of positive values
-        without steps are uniform in the logarithm. The axis stays whole around 0, from which no
-        factor leads to other values, around what is no number, and where this part has fewer than
-        two values. It is extended to `points`, values of the axis that are tried first.
+        The ends value / box and value · box are moved inwards to steps, then outwards to `points`,
+        which are tried first. Positive values without steps are drawn uniformly in the logarithm.
+        The whole axis is returned if the value is 0 (no factor leads away from 0) or no number, or
+        if the part has fewer than two values.
         """
-        whole = self.model_copy(update={"box": None})
+        full_axis = self.model_copy(update={"box": None})
         if self.box is None or not isinstance(value, int | float) or value == 0:
-            return whole
+            return full_axis
         low, high = sorted((value / self.box, value * self.box))
         low, high = max(low, self.range[0]), min(high, self.range[1])
-        if self.whole or self.step is not None:
+        if self.whole or self.step is not None:  # move the ends inwards to steps
             start, step = self.range[0], self.step or 1
             low = self.to_number(start + math.ceil((low - start) / step - 1e-9) * step)
             high = self.to_number(start + math.floor((high - start) / step + 1e-9) * step)
         if low >= high:
-            return whole
+            return full_axis
         low, high = min([low, *points]), max([high, *points])
         log = self.log or (low > 0 and self.step is None)
         return self.model_copy(update={"low": low, "high": high, "log": log, "box": None})
@@ -112,9 +114,9 @@ class Axis(Strict, extra="forbid", frozen=True):
         return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
 
     def list_inner_values(self) -> list[float]:
-        """Return [a value between the bounds], for a plan to check.
+        """Return a list with one value between the ends, which a plan checks besides the ends.
 
-        The list is empty for a choice, for whole numbers, and where no step lies between them.
+        The list is empty for choices, for whole numbers, and if no step lies between the ends.
         """
         if self.choice is not None or self.whole:
             return []
@@ -124,7 +126,7 @@ class Axis(Strict, extra="forbid", frozen=True):
         return [inner] if inner < high else []
 
     def list_samples(self) -> list[Any]:
-        """Return values with which a condition on this axis is tested: all, or only the ends."""
+        """Return all values of the axis or, if there are more than 1000, only its ends."""
         count = self.count_levels()
         if self.choice is not None or count is None or count > 1000:
             return self.list_ends()
@@ -199,7 +201,10 @@ class Axis(Strict, extra="forbid", frozen=True):
         return distributions.FloatDistribution(float(low), end, step=float(step))
 
     def to_optuna(self, value: Any) -> Any:
-        """Return a value as Optuna's distribution has it: a choice by its index."""
+        """Return a value in the form that Optuna's distribution has.
+
+        A choice is its index, and the value of an axis with a prior is its position.
+        """
         if self.choice is None:
             return value
         texts = [to_canonical_json(choice) for choice in self.choice]  # distinguishes true from 1
