@@ -33,12 +33,13 @@ class Asha(SchedulerBase):
     asynchronous: ClassVar[bool] = True
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
+        """Return each cell's next epoch to train to, "wait", or "stop", by the results so far."""
         # train all cells to the first rung
         decisions: list[Decision] = [WAIT] * len(entries)
         epochs = max((entry.epochs for entry in entries), default=1)
         rungs = base.list_rungs(self.grace, self.factor, epochs)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
-        idle = True
+        idle = True  # whether no cell can train now
         for index in alive:
             goal = min(rungs[0], entries[index].epochs)
             if entries[index].epochs_trained < goal:
@@ -49,7 +50,7 @@ class Asha(SchedulerBase):
                 i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)
             ]
             best = base.rank_places(entries, reached, rung)[: len(reached) // self.factor]
-            # Promotions are final: cells that have passed the rung, or are on their way, go on.
+            # Promotions are final: cells that have passed the rung, or now run beyond it, go on.
             passed = [i for i in reached if entries[i].epochs_trained > rung or entries[i].running]
             for index in dict.fromkeys([*best, *passed]):
                 goal = min(next_rung, entries[index].epochs)
@@ -60,8 +61,7 @@ class Asha(SchedulerBase):
             if entry.failed or entry.epochs_trained >= entry.epochs:
                 decisions[index] = STOP
         # if no cell can go on, train the best one to the end
-        if closed and idle and alive:
-            # There were too few cells to fill the upper rungs.
+        if closed and idle and alive:  # there were too few cells to fill the upper rungs
             farthest = max(entries[i].epochs_trained for i in alive)
             if not any(entries[i].epochs_trained >= entries[i].epochs for i in alive):
                 top = [i for i in alive if entries[i].epochs_trained == farthest]

@@ -22,6 +22,7 @@ class Halving(SchedulerBase):
         return base.list_rungs(self.grace, self.factor, epochs)
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
+        """Return each cell's decision, comparing it only with the cells of its bracket (round)."""
         decisions: list[Decision] = [STOP] * len(entries)
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
@@ -31,7 +32,7 @@ class Halving(SchedulerBase):
         return decisions
 
     def _halve(self, entries: Sequence[LearningCurve], bracket: int) -> list[Decision]:
-        """Decide on one bracket; each cell has the rungs of its own length."""
+        """Decide for the cells of one bracket: the epoch of the next rung, "wait", or "stop"."""
         decisions: list[Decision] = [STOP] * len(entries)
         epochs = max(entry.epochs for entry in entries)
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
@@ -46,7 +47,7 @@ class Halving(SchedulerBase):
                 return decisions
             if rung >= epochs:
                 return decisions
-            # keep the best
+            # keep the best cells, at least one
             alive = base.rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]
         return decisions
 

@@ -42,14 +42,16 @@ class Median(SchedulerBase):
         ]
 
     def _check_cell(self, entries: Sequence[LearningCurve], index: int) -> Decision:
-        """Return the epoch of a cell's next check, or "stop"."""
+        """Return "stop" if a cell is below the median at its check, else the next check's epoch."""
         entry = entries[index]
         if entry.epochs_trained >= entry.epochs:
             return STOP
+        # train to the next epoch at which cells are checked
         checks = range(self.grace, entry.epochs, self.every)
         next_check = next((epoch for epoch in checks if epoch > entry.epochs_trained), entry.epochs)
         if entry.running or entry.epochs_trained not in checks:
             return next_check
+        # compare the best value so far with the other cells' means up to the same epoch
         others = [
             other.mean_at(entry.epochs_trained)
             for i, other in enumerate(entries)

@@ -39,8 +39,9 @@ class PrecisionSeeds(Strict):
 
     @model_validator(mode="after")
     def check_order(self) -> "PrecisionSeeds":
+        """Check that the first stage does not exceed the largest number of seeds."""
         if self.first > self.at_most:
-            message = f"{self.at_most} is below the first stage of {self.first} seeds"
+            message = f"at_most is {self.at_most}, below the first stage of {self.first} seeds"
             raise ConfigError("at_most", f"{message}. Raise at_most, or lower first")
         return self
 
@@ -51,7 +52,7 @@ def evaluate_precision(
     baseline: int,
     half_width: float,
 ) -> Standing:
-    """Return the number of seeds that all cells get, by the results so far.
+    """Return all cells and the number of seeds that each gets, by the results so far.
 
     Args:
         seeds: the options.
@@ -64,10 +65,10 @@ def evaluate_precision(
 
     cells, stage = tuple(values), range(seeds.first)
     if any(seed not in values[cell] for cell in cells for seed in stage):
-        return Standing(cells, seeds.first)
+        return Standing(cells, seeds.first)  # the first stage is incomplete
     base = values[baseline]
     rows = [_subtract(values[cell], base, stage) for cell in cells if cell != baseline]
-    rows = [row for row in rows if len(row) > 1]
+    rows = [row for row in rows if len(row) > 1]  # one difference has no spread
     count = choose_final_seeds(rows, half_width, seeds.at_most) if rows else seeds.first
     return Standing(cells, max(count, seeds.first))
 
@@ -75,5 +76,6 @@ def evaluate_precision(
 def _subtract(
     row: Mapping[int, float | None], base: Mapping[int, float | None], stage: Sequence[int]
 ) -> list[float]:
+    """Return row − base at each seed of the stage at which both have a value."""
     pairs = ((row[seed], base[seed]) for seed in stage)
     return [a - b for a, b in pairs if a is not None and b is not None]

@@ -51,7 +51,9 @@ class Standing:
 def evaluate_race(
     race: Race, seeds: Sequence[int], values: Mapping[int, Mapping[int, float | None]]
 ) -> Standing:
-    """Run the race over the results so far. A cell that failed at a seed gets no more seeds.
+    """Run the race over the results so far; return the cells that go on and those dropped.
+
+    After each seed, cells that failed or are clearly worse than the leader are dropped.
 
     Args:
         race: the options.
@@ -60,14 +62,14 @@ def evaluate_race(
     """
     alive, dropped = list(values), dict[int, int]()
     count = min(race.after, len(seeds))
-    looks = max(1, len(seeds) - count)  # the last seed drops nobody
-    level = 1 - (1 - race.level) / (looks * max(1, len(values) - 1))
+    looks = max(1, len(seeds) - count)  # comparisons of each cell; the last seed drops nobody
+    level = 1 - (1 - race.level) / (looks * max(1, len(values) - 1))  # Bonferroni's correction
     while True:
-        drawn = seeds[:count]
-        if not alive or any(seed not in values[cell] for cell in alive for seed in drawn):
-            return Standing(tuple(alive), count, dropped)
+        first_seeds = seeds[:count]
+        if not alive or any(seed not in values[cell] for cell in alive for seed in first_seeds):
+            return Standing(tuple(alive), count, dropped)  # a result is still missing
         complete = {
-            cell: {seed: value for seed in drawn if (value := values[cell][seed]) is not None}
+            cell: {seed: value for seed in first_seeds if (value := values[cell][seed]) is not None}
             for cell in alive
         }
         survivors = [cell for cell in alive if len(complete[cell]) == count]
