@@ -121,8 +121,8 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
     with preview_progression(plan, settings) as progression:
         for name in plan.order:
             proposer, reason = progression.proposers.get(name), ""
-            if name in progression.legs:
-                scheduler = progression.legs[name].scheduler.name
+            if name in progression.scheduled_studies:
+                scheduler = progression.scheduled_studies[name].scheduler.name
                 reason = f"its scheduler {scheduler} stops trials while others run"
             elif proposer is not None and proposer.study.asynchronous:
                 reason = "`round: asynchronous` proposes whenever a worker is free"

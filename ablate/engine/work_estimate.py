@@ -210,7 +210,8 @@ class Workload:
             text = f"the ledger has no trial like {self.estimate.unknown} of the pending trials"
             return [f"time: unknown, because {text}{remedy}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
-        bound = ", if no scheduler stops a trial early" if self.progression.legs else ""
+        is_bound = bool(self.progression.scheduled_studies)
+        bound = ", if no scheduler stops a trial early" if is_bound else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
             hours = self.gpus * self.estimate.seconds / 3600

@@ -58,7 +58,8 @@ class JobScheduler:
     walls: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._cells: dict[str, list[Cell]] = {}
+        """Prepare an empty queue, and enqueue the trials of the cells that are known already."""
+        self._cells: dict[str, list[Cell]] = {}  # trial → the cells that share it
         self._queue = JobQueue()
         self._seen: set[str] = set()  # trials that this run has tried to claim
         self._halted: set[str] = set()  # studies that equal errors have stopped
@@ -68,7 +69,7 @@ class JobScheduler:
         self.add_new_cells()
 
     def reconcile_code_versions(self, *, same_code: bool) -> list[str]:
-        """Accept or reject records of known cells that another version of the code made."""
+        """Refuse the known cells' results of another version of the code, or accept them."""
         return self.progression.facts.reconcile_code_versions(self._cells, same_code=same_code)
 
     @property
@@ -93,16 +94,18 @@ class JobScheduler:
             return None
         self._queue.release_waiting()
         while True:
+            # let searches propose while they outrank the queue, until a proposal needs a job
             fresh = self._request_proposal(self._queue.highest)
             while fresh and not any(cell.trial_id in self._queue for cell in fresh):
                 fresh = self._request_proposal(self._queue.highest)
+            # claim the first trial; try the next one if another driver runs it, or none is needed
             trial_id = self._queue.pop_first()
             job = None if trial_id is None else self._claim_trial(trial_id)
             if trial_id is None or job is not None:
                 return job
 
     def _request_proposal(self, above: Rank) -> list[Cell]:
-        """Request and list one proposal of the first search, if it ranks above `above`."""
+        """Let the search of highest rank propose if it ranks above `above`; return its cells."""
         searches = self.progression.list_open_searches()
         name = max(searches, key=self.order.rank_search, default=None)
         if name is None or self.order.rank_search(name) <= above:
@@ -113,7 +116,7 @@ class JobScheduler:
         return fresh
 
     def _claim_trial(self, trial_id: str) -> Job | None:
-        """Claim a trial and mark it as running; if there is no job, update the queue instead."""
+        """Claim a trial's next job and mark it as running; None if it cannot be claimed now."""
         try:
             job = self._claim_job(self._cells[trial_id])
         except OSError as error:  # the storage cannot be reached
@@ -141,7 +144,7 @@ class JobScheduler:
         Raises:
             OSError: The job needs files of a storage that cannot be reached.
         """
-        # decide how far to train
+        # decide how far to train: to the highest epoch that a scheduler set, None for the end
         progression, trial_id = self.progression, cells[0].trial_id
         targets = [
             progression.get_target_epoch(cell) for cell in cells if not progression.is_settled(cell)
@@ -170,7 +173,7 @@ class JobScheduler:
             until=None if None in targets else max(epochs),
             members=members,
         )
-        # delete or fetch its files in storage
+        # with --force delete the trial's files in storage, before an evaluation fetch them
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
         prepare = forget if mode == "train" else self.settings.fetch
@@ -187,13 +190,10 @@ class JobScheduler:
         return "busy" if claim == "busy" else "known"
 
     def _prepare_files(self, job: Job, prepare: Callable[[str], None]) -> bool:
-        """Delete or fetch a job's files in storage while this driver holds the trial.
+        """Hold a trial and delete or fetch its files in storage; False if another driver has it.
 
         This precedes the claim: if the ledger forgot a trial first, its old files in storage would
         be taken for the new result.
-
-        Returns:
-            False if another driver holds the trial.
         """
         if not self.ledger.hold(job.trial_id, self.owner):
             return False
@@ -219,7 +219,7 @@ class JobScheduler:
     def _claim_training(self, cell: Cell, is_first: bool) -> str:
         """Claim a trial's training and delete its outdated files; return the ledger's answer."""
         trial_id, sources = cell.trial_id, self.progression.facts.sources
-        before = None if sources is None else self.ledger.get_trial(trial_id)
+        record = None if sources is None else self.ledger.get_trial(trial_id)
         claim = self.ledger.claim(
             trial_id,
             cell.config_hash,
@@ -235,17 +235,13 @@ class JobScheduler:
                 shutil.rmtree(
                     locate_trial_folder(self.settings.trials, trial_id), ignore_errors=True
                 )
-            if sources is not None and before and sources.find_differing(before["source"], ()):
+            if sources is not None and record and sources.find_differing(record["source"], ()):
                 # A driver with other code left these epochs: the worker starts again from scratch.
                 self.ledger.delete_epochs(trial_id)
         return claim
 
     def claim_job_of(self, trial_id: str) -> Job | None:
-        """Claim and return one trial's job out of turn; None if nothing remains to be done.
-
-        Raises:
-            ConfigError: Another live driver runs the trial.
-        """
+        """Claim and return one trial's job out of turn; None if nothing remains to be done."""
         if not self._queue.remove(trial_id):
             return None
         job = self._claim_trial(trial_id)
@@ -255,7 +251,7 @@ class JobScheduler:
         return job
 
     def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Record events of a running job in order; the last event may end the job."""
+        """Record the events of a running job in the ledger; end the job if the last one does."""
         if trial_id not in self.running:
             return
         # record epochs and the final result
@@ -278,7 +274,7 @@ class JobScheduler:
             self.ledger.record_epochs(trial_id, epochs)
         # release a failed or paused trial
         if last["event"] == "failed":
-            # If equal errors halted its studies meanwhile, the next run resumes it with them.
+            # If equal errors have halted all its studies, the next run tries it again with them.
             is_halted = is_config_error(last) and self._halted >= self._find_studies(trial_id)
             self.ledger.release(trial_id, "interrupted" if is_halted else "failed", last["reason"])
             self.report_failure(trial_id, last["reason"])
@@ -290,13 +286,13 @@ class JobScheduler:
             self._finish_job(trial_id, last)
 
     def _finish_job(self, trial_id: str, last: Mapping[str, Any]) -> None:
-        """Record an ended job's time and faults, then enqueue the cells that follow from it."""
+        """Record an ended job's time and faults, then enqueue the cells that its result allows."""
         # measure its time
         job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
-        wall = time.monotonic() - self._began.pop(trial_id)
+        seconds = time.monotonic() - self._began.pop(trial_id)
         for study in studies:
-            self.walls.setdefault(study, []).append(wall)
+            self.walls.setdefault(study, []).append(seconds)
         # report a finished trial whose evaluation is incomplete
         facts = self.progression.facts
         facts.refresh(trial_id)
@@ -306,16 +302,15 @@ class JobScheduler:
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
         if last["event"] == "failed" and facts[trial_id].status == "done":
             self.lost[trial_id] = str(last["reason"])  # only its evaluation failed
-        # halt studies after equal errors
-        # If successive trials fail by the same fault of configuration, the study's remaining trials
-        # would fail too. They are left to the next run.
+        # halt studies after equal errors of configuration, by which their other trials would fail
+        # too; those are left to the next run
         for study in count_equal_errors(self._errors, studies, last):
             state = self.progression.studies[study]
             if sum(map(self.progression.is_settled, state.cells)) < state.size:
                 self._halted.add(study)
                 reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
                 state.blocked = f"stopped after {reason}"
-                self._queue.keep_only(lambda key: any(map(self._is_open, self._cells[key])))
+                self._queue.keep_only(lambda trial: any(map(self._is_open, self._cells[trial])))
         self.refresh_trial(trial_id)
 
     def _find_studies(self, trial_id: str) -> set[str]:
@@ -360,7 +355,7 @@ class JobScheduler:
             self._abort_trial(trial_id, reason)
 
     def refresh_trial(self, trial_id: str) -> None:
-        """Reread a trial from the ledger and enqueue the cells that are now ready."""
+        """Reread a trial from the ledger; enqueue it if needed, and all cells that can now run."""
         self.progression.facts.refresh(trial_id)
         self.add_new_cells()
         if trial_id not in self.running:
@@ -369,7 +364,7 @@ class JobScheduler:
         self._enqueue_cells(self.progression.list_ready_cells(), first=True)
 
     def add_new_cells(self) -> None:
-        """Record newly known cells in the ledger and enqueue those that need a job."""
+        """Record cells that have become known in the ledger, and enqueue those that need a job."""
         while fresh := self.progression.list_new_cells():
             self._register_cells(fresh)
 
@@ -392,17 +387,15 @@ class JobScheduler:
         for cell in cells:
             trial_id = cell.trial_id
             is_listed = any(trial_id in group for group in (self._queue, self.running, self.lost))
-            if (
-                is_listed
-                or not self._is_open(cell)
-                or self.progression.get_target_epoch(cell) == WAIT
-            ):
+            if is_listed or not self._is_open(cell):
                 continue
-            if self.progression.facts[trial_id].foreign:  # recorded since the run began
+            if self.progression.get_target_epoch(cell) == WAIT:
+                continue
+            if self.progression.facts[trial_id].foreign:  # other code recorded it during this run
                 differing = self.progression.facts.differing[trial_id]
                 changes = "; ".join(summarize_differences({trial_id: differing}))
                 remedy = "Raise REVISION, or start again with --same-code"
-                self._give_up(trial_id, f"other code made its record ({changes}). {remedy}")
+                self._give_up(trial_id, f"other code made the record ({changes}). {remedy}")
             elif first:
                 ahead.append(trial_id)
             else:

@@ -45,21 +45,22 @@ class Proposer:
 
         An asynchronous search returns the proposals that the ledger already holds.
         """
-        # begin with the neutral cell
+        # begin with the neutral cell, once the inherited settings are known
         state, size = self._state, self.study.round
-        start = len(state.listed)
-        if self._find_inherited() is None or (first := self._list_neutral_once()) is None:
+        start = len(state.listed)  # the number of proposals so far
+        neutral = None if self._find_inherited() is None else self._list_neutral_once()
+        if neutral is None:
             return []
-        if first or start >= self.study.trials:
-            return first
-        # restore recorded proposals of an asynchronous search
+        if neutral or start >= self.study.trials:
+            return neutral
+        # restore recorded proposals of an asynchronous search (its `size` is "asynchronous")
         proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(size, str):
             while (idx := len(state.listed)) in proposals and idx < self.study.trials:
                 fresh += self._build_proposal(idx, proposals[idx]["params"])
             return fresh
-        # propose a round
+        # propose a round, in which earlier proposals count as running
         if start and not all(map(self._sweep.is_known, state.cells)):
             return []
         earlier = self.list_history({})
@@ -74,21 +75,22 @@ class Proposer:
         return fresh
 
     def can_propose(self) -> bool:
-        """Return whether this is an asynchronous search that can propose now.
+        """Return whether this search is asynchronous, not yet complete, and can propose now.
 
-        It begins after the neutral cell, if it has one, has its result.
+        If it has a neutral cell (the method switched off), it begins after that cell's result.
         """
         if not self.study.asynchronous or self._state.blocked or self._find_inherited() is None:
             return False
         neutral = self._neutral_cells
         if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
             return False
-        has_begun = all(map(self._sweep.is_known, neutral))
-        return has_begun and len(self._state.listed) < self.study.trials
+        can_begin = all(map(self._sweep.is_known, neutral))
+        return can_begin and len(self._state.listed) < self.study.trials
 
     def propose_one(self) -> list[Cell]:
         """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
+        # "beside" lists the proposals that had no result when this one was made
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
         concurrent = tuple(
             i - self._first_position for i, trial in enumerate(earlier) if trial.running
@@ -114,17 +116,16 @@ class Proposer:
 
     @cached_property
     def space(self) -> Space:
-        """The axes, those with a box narrowed to it."""
-        points = getattr(self.study, "first_points", ())
-        return {
-            path: axis.narrow(find_at(self._centre, path), [p[path] for p in points if path in p])
-            if axis.box is not None
-            else axis
-            for path, axis in self.study.space.items()
-        }
+        """The axes; those with a `box` are narrowed around the centre's value and listed points."""
+        points, narrowed = getattr(self.study, "first_points", ()), dict(self.study.space)
+        for path, axis in narrowed.items():
+            if axis.box is not None:
+                values = [point[path] for point in points if path in point]
+                narrowed[path] = axis.narrow(find_at(self._centre, path), values)
+        return narrowed
 
     def _sample(self, idx: int, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
-        """Return the values of proposal `idx`: a listed point (`points`), or a sampled one."""
+        """Return proposal `idx`, values by path: a point that the spec lists, or a sampled one."""
         study, first_points = self.study, getattr(self.study, "first_points", ())
         if any(axis.box is not None for axis in study.space.values()):  # boxes are now resolved
             assert isinstance(study, StudyBase)
@@ -132,7 +133,8 @@ class Proposer:
         values = propose(study, self.key, earlier)
         if idx >= len(first_points):
             return values
-        # complete the point by the centre's values, or by sampled ones where an axis excludes these
+        # complete the listed point by the values of the centre, the configuration that the study is
+        # based on, or, where an axis excludes these, by sampled ones
         for path, axis in self.space.items():
             if axis.is_possible(value := find_at(self._centre, path)):
                 values[path] = value
@@ -162,8 +164,9 @@ class Proposer:
     def _list_neutral_once(self) -> list[Cell] | None:
         """Return the neutral cell at the first call, no cell later; None while its baseline runs.
 
-        It runs along with the first round, which does not learn from it. An asynchronous search
-        begins once its result is known.
+        The neutral cell has the method switched off, at the baseline study's best values. It runs
+        along with the first round, which does not learn from it. An asynchronous search begins once
+        its result is known.
         """
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
@@ -181,10 +184,10 @@ class Proposer:
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return the positions in the history of the round's earlier trials, which run meanwhile.
+        """Return the positions in the history of the trials that run while `idx` is proposed.
 
-        The history has warm trials, the neutral cell, then the proposals. The neutral cell runs in
-        the first round. `start` is the index of the round's first proposal, `idx` of this one.
+        The history has trials of earlier sweeps, the neutral cell, then the proposals. The neutral
+        cell runs in the first round. `start` is the index of the round's first proposal.
         """
         first = self._first_position + start if start > 0 else len(self._warm)
         return tuple(range(first, self._first_position + idx))
@@ -200,15 +203,15 @@ class Proposer:
 
         Args:
             idx: number of the proposal.
-            params: its values by path, if the ledger holds it.
+            params: the proposal's values by path, if the ledger holds them.
             earlier: the history that the sampler learns from.
-            concurrent: positions in it that still run, recorded with the proposal.
+            concurrent: positions in the history that still run, recorded with the proposal.
         """
-        plan, bases, new = self._sweep.plan, self._find_inherited() or [], params is None
+        plan, bases, is_new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
             params = self._sample(idx, earlier or [])
         cells = plan.build_proposal_cells(self.name, params, idx, bases)
-        if self._sweep.record and new:
+        if self._sweep.record and is_new:
             ledger = self._sweep.facts.ledger
             ledger.put_proposal(self.key, idx, params, cells[0].config_hash, concurrent)
             first = ledger.list_proposals(self.key)[idx]["params"]
@@ -219,10 +222,10 @@ class Proposer:
         return cells
 
     def list_history(self, concurrent: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
-        """Return the results of all proposals so far, after earlier sweeps and the neutral cell.
+        """Return the results of earlier sweeps, of the neutral cell, and of all proposals so far.
 
         Args:
-            concurrent: proposal → positions that ran when it was made, for an asynchronous search.
+            concurrent: proposal of an asynchronous search → proposals that ran when it was made.
         """
         earlier, size, neutral = list(self._warm), self.study.round, self._neutral_params
         if neutral is not None:
@@ -244,16 +247,16 @@ class Proposer:
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
-        """Return the mean objectives of one proposal, or its values by epoch if it was stopped."""
+        """Return a proposal's mean objectives, or best values by epoch if it failed or stopped."""
         params = cells[0].coords
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
         metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
         values = self._sweep.ranking.mean_metrics(cells, metrics)
-        legs = self._sweep.legs.get(self.name)
-        if values is not None or legs is None:
+        scheduled = self._sweep.scheduled_studies.get(self.name)
+        if values is not None or scheduled is None:
             return ObservedTrial(params, values)
-        return ObservedTrial(params, values, reports=legs.list_best_by_epoch(cells[0].idx))
+        return ObservedTrial(params, values, reports=scheduled.list_best_by_epoch(cells[0].idx))
 
 
 class Racing:
@@ -262,11 +265,11 @@ class Racing:
     def __init__(self, sweep: "Progression", name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
         self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
-        self._listed: set[tuple[int, int]] = set()  # (idx, seed) handed out
+        self._listed: set[tuple[int, int]] = set()  # (idx, seed) of the cells listed so far
 
     def list_new_cells(self, state: StudyState) -> list[Cell]:
-        """Return the cells that the race adds since the last call, and update `state`."""
-        # build the cells of all points and seeds
+        """Return the cells that the race adds now; set the study's size and dropped cells."""
+        # build the cells of all points and seeds, once the settings that they inherit are known
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
         if not self._every:
             bases = [
@@ -276,13 +279,13 @@ class Racing:
             if any(values is None for values in bases) and not state.short:
                 return []
             for idx, (point, values) in enumerate(zip(study.all_points, bases, strict=True)):
-                if values is None:
+                if values is None:  # too few cells had a result to be promoted
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
                 cells = plan.build_cells(self.name, promoted, idx, values)
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
-        # judge the cells by their results so far
+        # drop cells that are clearly worse by the results so far, and count the cells to come
         seeds = plan.list_seeds(self.name)
         standing = self._evaluate(seeds)
         state.dropped = standing.dropped
@@ -309,6 +312,7 @@ class Racing:
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
+        """Map each seed at which a cell is settled to its mean objective; None if it failed."""
         return {
             seed: self._sweep.ranking.mean_objective([cell])
             for seed, cell in self._every[idx].items()
@@ -320,19 +324,20 @@ class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`schedulers/precision.py`)."""
 
     def __init__(self, sweep: "Progression", name: str, precision: PrecisionSeeds) -> None:
+        """Determine the wanted half-width of the intervals, and the baseline's index."""
         super().__init__(sweep, name, Race())
         self.precision = precision
-        plan, study = sweep.plan, sweep.plan.spec.studies[name]
+        plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
         self.metric = plan.find_primary_metric(name)
         smallest = choose_smallest_effect(plan.spec.report.smallest, self.metric)
-        wanted = precision.precision or 0.8 * smallest
+        wanted = precision.precision or 0.8 * smallest  # in the unit that tables show
         self.half_width = wanted / display_scale(self.metric)
-        baseline = next(
-            (t.baseline for t in plan.spec.report.tables if t.study == name and t.baseline), None
-        )
-        cells = [point.cell for point in study.all_points]
-        off = [i for i, p in enumerate(study.all_points) if {*p.coords.values()} == {"off"}]
-        self.baseline = cells.index(baseline) if baseline in cells else next(iter(off), 0)
+        # the baseline that a table names, or the cell with all factors off, or the first cell
+        tables = [table for table in plan.spec.report.tables if table.study == name]
+        baseline = next((table.baseline for table in tables if table.baseline), None)
+        cells = [point.cell for point in points]
+        all_off = (i for i, point in enumerate(points) if {*point.coords.values()} == {"off"})
+        self.baseline = cells.index(baseline) if baseline in cells else next(all_off, 0)
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         values = {idx: self._collect_values(idx) for idx in self._every}
@@ -341,7 +346,7 @@ class Staging(Racing):
         return evaluate_precision(self.precision, values, self.baseline, self.half_width)
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
-        """Return the upper limit of seeds until the first stage is complete."""
+        """Return each cell's number of seeds: the upper limit until the first stage is complete."""
         stage = range(self.precision.first)
         is_complete = all(
             all((idx, seed) in self._listed for seed in stage)
@@ -351,6 +356,7 @@ class Staging(Racing):
         return standing.seeds if is_complete else len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
+        """Map each seed at which a cell is settled to its primary metric; None if it failed."""
         split, _, metric = self.metric.partition("/")
         facts = self._sweep.facts
         return {
@@ -364,6 +370,7 @@ class Progression(SweepState):
     """The state of a plan's studies, which lists new cells as results arrive."""
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
+        """Create the parts that list cells: a race or proposer for each study that has one."""
         super().__init__(plan, facts, record=record)
         self.ranking = Ranking(self)
         self.races: dict[str, Racing] = {}
@@ -379,13 +386,14 @@ class Progression(SweepState):
                 self.proposers[name] = Proposer(self, name, sampled)
 
     def list_new_cells(self) -> list[Cell]:
-        """Return the cells that have become known since the last call, in order."""
+        """Return the cells that have become known since the last call; mark complete studies."""
         fresh: list[Cell] = []
         for name in self.plan.order:
             state = self.studies[name]
             if state.complete or (state.blocked and not state.short):
                 continue
             proposer = self.proposers.get(name)
+            # ask until nothing is new: a search lists its neutral cell first, then a round
             while cells := proposer.propose_ready() if proposer else self._list_fixed_cells(state):
                 fresh += cells
             listed = len(state.cells) == state.size or state.short
@@ -393,9 +401,9 @@ class Progression(SweepState):
         return fresh
 
     def _is_unfinished(self, state: StudyState) -> bool:
-        """Return whether any cell is unsettled.
+        """Return whether any cell of a study is unsettled: not done, failed or stopped.
 
-        Since this runs after every trial, it checks the cell that was unsettled last time first.
+        Since this runs after every trial, the cell that was unsettled last time is checked first.
         """
         if state.awaited is None or self.is_settled(state.awaited):
             unsettled = (cell for cell in reversed(state.cells) if not self.is_settled(cell))
@@ -403,7 +411,7 @@ class Progression(SweepState):
         return state.awaited is not None
 
     def _list_fixed_cells(self, state: StudyState) -> list[Cell]:
-        """Return new cells of a fixed design, whose bases are known now."""
+        """Return the new cells of a study without sampler, whose inherited settings are known."""
         race = self.races.get(state.name)
         if race is not None:
             fresh = race.list_new_cells(state)
@@ -416,7 +424,7 @@ class Progression(SweepState):
             if idx in state.listed:
                 continue
             bases = self.ranking.resolve_inherited(state.name, point.levels)
-            if bases is None:
+            if bases is None:  # a study from which the point inherits settings is incomplete
                 continue
             state.listed.add(idx)
             promoted = self.ranking.resolve_point(state.name, point)
@@ -434,11 +442,13 @@ class Progression(SweepState):
         """Return the cells that their scheduler lets train now, paused ones first."""
         cells = [
             cell
-            for name in self.legs
+            for name in self.scheduled_studies
             for cell in self.studies[name].cells
             if cell.error is None and isinstance(self.get_target_epoch(cell), int)
         ]
-        return sorted(cells, key=lambda cell: not self.legs[cell.study].is_paused(cell))
+        return sorted(
+            cells, key=lambda cell: not self.scheduled_studies[cell.study].is_paused(cell)
+        )
 
     def list_open_searches(self) -> list[str]:
         """Return the asynchronous searches that can propose now."""

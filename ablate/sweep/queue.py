@@ -89,8 +89,8 @@ class JobQueue:
             self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
-        """Put trials at the head of the queue, in this order."""
-        for trial_id in reversed(trial_ids):
+        """Put trials at the head of the queue, in the order of `trial_ids`."""
+        for trial_id in reversed(trial_ids):  # each goes before all others: its number is negative
             self._waiting.pop(trial_id, None)
             entry = self._entries[trial_id] = _negate_rank(TOP), -next(self._numbers), trial_id
             heapq.heappush(self._heap, entry)
@@ -103,7 +103,9 @@ class JobQueue:
     def release_waiting(self) -> None:
         """Make trials available that have waited for `WAIT_SECONDS`."""
         now = time.monotonic()
-        for trial_id in [t for t, since in self._waiting.items() if now - since >= WAIT_SECONDS]:
+        for trial_id, since in list(self._waiting.items()):
+            if now - since < WAIT_SECONDS:
+                continue
             del self._waiting[trial_id]
             self.append(trial_id, _negate_rank(self._entries[trial_id][0]))
 
@@ -127,7 +129,7 @@ class JobQueue:
         return trial_id not in self._waiting and self._entries.pop(trial_id, None) is not None
 
     def keep_only(self, wanted: Callable[[str], bool]) -> None:
-        """Drop all trials that the predicate `wanted` rejects."""
+        """Drop all trials for which `wanted` returns False."""
         for trial_id in [trial_id for trial_id in self._entries if not wanted(trial_id)]:
             del self._entries[trial_id]
             self._waiting.pop(trial_id, None)
@@ -168,10 +170,10 @@ def _trains_backbone(config: Mapping[str, Any]) -> bool:
 
 
 def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """Map each study to the length of the longest chain of studies that wait for it.
+    """Map each study to the length of the longest chain of studies that wait for its results.
 
     Args:
-        centres: study → the studies that it is centred on. Those come before it in the mapping.
+        centres: study → the studies whose results it needs, which precede it in the mapping.
     """
     depth = dict.fromkeys(centres, 0)
     for name in reversed(depth):

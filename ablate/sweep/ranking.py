@@ -40,7 +40,7 @@ class Ranking:
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
-        """Return the mean of each metric over the seeds of one cell; None if a seed failed."""
+        """Return the mean of each metric over a cell's trials; None if one failed or lacks it."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
@@ -87,7 +87,7 @@ class Ranking:
         return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
-        """Return a point of a study, with the promoted cell's coordinates in a promote study."""
+        """Return a study's point; one that trains a ranked cell again gets that cell's name."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.levels)
         if around is None:
             return point
@@ -95,7 +95,10 @@ class Ranking:
         return to_promoted_point(point, source.cell, source.coords)
 
     def resolve_inherited(self, name: str, levels: FactorLevels) -> list[dict[str, Any]] | None:
-        """Return the layers a cell inherits from other studies; None while one is incomplete."""
+        """Return the settings that a cell takes from other studies: for each, values by path.
+
+        None means that one of these studies is incomplete, or has no cell of the wanted rank.
+        """
         if (name, levels) in self._inherited:
             return self._inherited[name, levels]
         layers = []
@@ -108,7 +111,8 @@ class Ranking:
         return layers
 
     def _export_values(self, name: str, cell: Cell) -> dict[str, Any]:
-        """Return the settings that a cell passes on: those it inherited and those it varies."""
+        """Return the settings by path that a cell passes on: what it inherited and what it sets."""
+        # list the paths that the study varies
         study = self._state.plan.spec.studies[name]
         paths, levels = dict.fromkeys(study.paths), FactorLevels()
         if study.is_fixed:
@@ -119,6 +123,7 @@ class Ranking:
             levels = NEUTRAL_POINT.levels
         if levels == NEUTRAL_POINT.levels:
             paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
+        # add the inherited paths, and read all values from the cell's configuration
         for values in self._inherited.get((name, levels)) or ():
             paths.update(dict.fromkeys(values))
         outermost = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
@@ -127,13 +132,17 @@ class Ranking:
         }
 
     def _resolve_base(self, name: str, around: Around) -> dict[str, Any] | None:
-        """Return what a reference `around` takes; None if that study is incomplete or lacks it."""
+        """Return the settings, by path, that study `name` takes from the cell `around` refers to.
+
+        None means that the other study is incomplete or lacks that cell, which blocks this study.
+        """
         centre = self._state.studies[around.best_of]
         if centre.blocked and not centre.short:
             reason = f"waits for {around.best_of}, which is blocked"
             self._state.studies[name].blocked = reason
         if not centre.complete:
             return None
+        # pick the cell of the wanted rank
         ranking = self.rank_study(around.best_of)
         if around.neutral is False:
             ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
@@ -146,12 +155,15 @@ class Ranking:
         return {path: get_at(best.cell.config, path) for path in around.take}
 
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
-        """Block a study whose centre has no cell of that rank; a promote study ends short."""
+        """Mark a study as blocked, because the study that it needs has too few cells with results.
+
+        `succeeded` is their number. A study that promotes (trains again) the best cells runs those.
+        """
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
         elif study.find_source_cell() is not None and around not in study.around:
-            state.short = True
+            state.short = True  # the study ends with fewer cells than planned
             state.blocked = (
                 f"only {succeeded} cells of {around.best_of} have a result, of {study.size} to be "
                 "promoted"

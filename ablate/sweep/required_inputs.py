@@ -56,11 +56,11 @@ def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Us
 
 
 def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
-    """Yield the distinct inputs of a study's known cells that are not settled."""
+    """Yield the distinct inputs (data, batch, backbone) of a study's known, unfinished cells."""
     study = plan.spec.studies[name]
     # Inputs that a search proposes are not checked: an impossible proposal is one failed cell.
-    later = set() if study.is_fixed else _list_undecided_paths(plan.spec.studies, name, None)
-    seen: set[tuple[object, ...]] = set()  # equal sections of cells share one object
+    undecided = set() if study.is_fixed else _list_undecided_paths(plan.spec.studies, name, None)
+    seen: set[tuple[object, ...]] = set()  # by `id`, since cells share objects of equal sections
     for cell in progression.studies[name].cells:
         data, training, backbone = (cell.config.get(part) for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
@@ -78,25 +78,25 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
             TrainingConfig.model_validate(training),
             BackboneConfig.model_validate(backbone),
         )
-        yield _build_use(later, cell.evaluate, name, point, cell.fold, sections=sections)
+        yield _build_use(undecided, cell.evaluate, name, point, cell.fold, sections=sections)
 
 
 def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
-    """Yield, once each, the inputs that cells of a study which are not listed yet may need."""
+    """Yield the distinct inputs that a study's cells which are not known yet may need."""
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
     evaluate = plan.list_evaluation_splits(name)
     for point in _list_undecided_points(study, state.listed):
-        later = _list_undecided_paths(plan.spec.studies, name, point)
-        for fold in plan.list_folds(name):
+        undecided = _list_undecided_paths(plan.spec.studies, name, point)
+        for fold in plan.list_folds(name):  # with example values of a cell still to be promoted
             config = plan.resolve_config(name, point, plan.find_example(name), fold)
             sections = config.data, config.training, config.backbone
-            yield _build_use(later, evaluate, name, point, fold, sections=sections)
+            yield _build_use(undecided, evaluate, name, point, fold, sections=sections)
 
 
 def _build_use(
-    later: set[str],
+    undecided: set[str],
     evaluate: tuple[str, ...],
     study: str,
     point: Point | None,
@@ -104,12 +104,12 @@ def _build_use(
     *,
     sections: tuple[DataConfig, TrainingConfig, BackboneConfig],
 ) -> Use:
-    """Build a `Use` in which sections with paths of `later` are None."""
+    """Build the inputs of a trial, in which each section with an undecided path is None."""
     data, training, backbone = sections
     return Use(
-        None if any(map(_is_data_path, later)) else data,
-        None if any(map(is_batch_path, later)) else (training.batch_size, training.per_class),
-        None if any(map(_is_backbone_path, later)) else backbone,
+        None if any(map(_is_data_path, undecided)) else data,
+        None if any(map(is_batch_path, undecided)) else (training.batch_size, training.per_class),
+        None if any(map(_is_backbone_path, undecided)) else backbone,
         # An ensemble is evaluated on the test classes.
         frozenset("test" if split == ENSEMBLE else split for split in evaluate),
         *(study, point, fold),
@@ -117,19 +117,20 @@ def _build_use(
 
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
-    """Return one unlisted point for each distinct choice of inputs; [None] for a search."""
+    """Return a point, not in `listed`, for each distinct choice of inputs; [None] for a search."""
     if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}
     for idx, point in enumerate(study.all_points):
         if idx not in listed:
-            kind = {p: v for p, v in study.export_params(point).items() if _is_read_path(p)}
-            points.setdefault(to_canonical_json(kind), point)
+            params = study.export_params(point)
+            inputs = {path: value for path, value in params.items() if _is_input_path(path)}
+            points.setdefault(to_canonical_json(inputs), point)
     return list(points.values())
 
 
 def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
-    """Return the paths of a point that proposals or other studies' results decide."""
+    """Return the paths whose values proposals or other studies' results decide for a point."""
     study, inherited = studies[name], list_inherited_paths(studies, name)
     if study.is_fixed:
         return inherited - set(study.find_overriding_params(point))
@@ -149,12 +150,12 @@ def _is_backbone_path(path: str) -> bool:
     return path.startswith("backbone")
 
 
-def _is_read_path(path: str) -> bool:
+def _is_input_path(path: str) -> bool:
     return _is_data_path(path) or is_batch_path(path) or _is_backbone_path(path)
 
 
 def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
-    """Return the error with the place in the spec that its value comes from."""
+    """Return an error about a trial's inputs, with the place in the spec that set the value."""
     path, fault = error.path, error.message
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"
@@ -166,14 +167,14 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
     else:
         levels = use.point.levels if use.point else ()
         inherited = progression.ranking.resolve_inherited(use.study, levels) or ()
+        # find the last of the trial's layers of settings that has the path
         layers = plan.build_layers(use.study, use.point, inherited, use.fold)
-        holding = [
-            layer for layer in layers if has_path(expand_paths(layer.values, layer.where), path)
-        ]
-        if not holding:
+        expanded = [(layer.where, expand_paths(layer.values, layer.where)) for layer in layers]
+        places = [place for place, values in expanded if has_path(values, path)]
+        if not places:
             where = f"{locate(study)}, {path}"
-        elif holding[-1].where == f"{study}.folds":  # it sets the fold, not a value at `path`
-            where = locate(holding[-1].where)
+        elif places[-1] == f"{study}.folds":  # `folds` sets the fold, not a value at `path`
+            where = locate(places[-1])
         else:
             where = locate(find_origin(layers, path, path))
     return ConfigError(where, fault)

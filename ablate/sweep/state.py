@@ -49,9 +49,9 @@ class StudyState:
         return dict(sorted(groups.items()))
 
     def folds(self, cell: Cell) -> list[Cell]:
-        """Return all folds of a cell at its seed, in order."""
+        """Return the cells of all folds (splits of the classes) that belong to a cell and seed."""
         count, groups = self._folds
-        if count != len(self.cells):
+        if count != len(self.cells):  # cells were added: group them anew
             groups = {}
             for other in self.cells:
                 groups.setdefault((other.idx, other.seed), []).append(other)
@@ -74,14 +74,15 @@ class SweepState:
     Attributes:
         studies: the progress of each study that runs, by name.
         running: trials that this driver runs now.
-        legs: the schedulers of the studies that have one.
+        scheduled_studies: the schedulers of the studies that have one, by name of the study.
     """
 
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
+        """Begin without known cells; `record` allows writing proposals and stops to the ledger."""
         self.plan, self.facts, self.record = plan, facts, record
         self.studies = {name: StudyState(name, plan.count_cells(name)) for name in plan.order}
         self.running: set[str] = set()
-        self.legs = {
+        self.scheduled_studies = {
             name: ScheduledStudy(self, name, scheduler)
             for name in plan.order
             if (scheduler := plan.spec.studies[name].get_scheduler()) is not None
@@ -100,30 +101,30 @@ class SweepState:
 
     def get_target_epoch(self, cell: Cell) -> Decision | None:
         """Return the scheduler's decision on a cell; None to train to the end without a pause."""
-        legs = self.legs.get(cell.study)
-        if legs is None or self.facts[cell.trial_id].status in ("done", "failed"):
+        scheduled = self.scheduled_studies.get(cell.study)
+        if scheduled is None or self.facts[cell.trial_id].status in ("done", "failed"):
             return None  # a finished trial can only lack an evaluation
-        return legs.get_decision(cell)
+        return scheduled.get_decision(cell)
 
     def is_known(self, cell: Cell) -> bool:
-        """Return whether the next round of a search need not wait for this cell.
+        """Return whether the next round of a search need not wait for a cell.
 
-        It is settled, or paused at a rung of an asynchronous scheduler.
+        The cell is then settled, or paused by a scheduler that decides without waiting for others.
         """
         if self.is_settled(cell):
             return True
-        legs = self.legs.get(cell.study)
-        return legs is not None and legs.scheduler.asynchronous and legs.is_paused(cell)
+        study = self.scheduled_studies.get(cell.study)
+        return study is not None and study.scheduler.asynchronous and study.is_paused(cell)
 
     def list_readable_splits(self, cell: Cell) -> tuple[str, ...]:
-        """Return a cell's splits, without the ensemble if one of its folds has failed."""
+        """Return a cell's splits, without the ensemble of its folds if one of them has failed."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
         has_failed = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
         return tuple(split for split in cell.evaluate if split != ENSEMBLE or not has_failed)
 
     def list_ensemble_cells(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells whose ensembles include one of these cells as a fold."""
+        """Return the cells that evaluate an ensemble of folds to which one of `cells` belongs."""
         return [
             fold
             for cell in cells
@@ -133,7 +134,7 @@ class SweepState:
         ]
 
     def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
-        """Return the folds of a trial's ensemble with their exports; None until all are done."""
+        """Return the folds of a trial's ensemble with their models; None until all are trained."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
         if not folds or any(self.facts[fold.trial_id].status != "done" for fold in folds):
@@ -159,17 +160,18 @@ class ScheduledStudy:
         self._sweep, self.name, self.scheduler = state, name, scheduler
         self._state = state.studies[name]
         self._objective = state.plan.spec.objective
-        # compare cells within the rounds of a search, otherwise across the study
+        # cells are compared within brackets: the rounds of a search, otherwise the whole study
         sampled = state.plan.spec.studies[name].sampling()
         size = sampled.round if sampled is not None else None
-        self._bracket = size if isinstance(size, int) else state.plan.count_cells(name)
+        self._bracket_size = size if isinstance(size, int) else state.plan.count_cells(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None  # version of the facts and number of cells decided on
 
     def get_decision(self, cell: Cell) -> Decision:
-        """Return the epoch to train to, or "wait" (also for the other seeds), or "stop"."""
+        """Return the epoch to train a cell to, "stop", or "wait" (for other cells or seeds)."""
         decision = self._run_scheduler()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
+            # at the rung, this seed waits until the others have reached it
             reached = len(self._sweep.facts.list_epoch_values(cell.trial_id, self._objective))
             return WAIT if reached >= decision else decision
         return decision
@@ -180,7 +182,7 @@ class ScheduledStudy:
         return bool(values) and cell.trial_id not in self._sweep.running
 
     def list_best_by_epoch(self, idx: int) -> dict[int, float]:
-        """Map each epoch to the best value until then; samplers learn from stopped cells by it."""
+        """Map each trained epoch of a cell to the best objective until then, for samplers."""
         curve = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
         return {epoch: curve.find_best_until(epoch) for epoch in range(1, curve.epochs_trained + 1)}
 
@@ -214,7 +216,7 @@ class ScheduledStudy:
             failed=any(map(self._sweep.has_failed, cells)),
             running=any(cell.trial_id in running for cell in cells),
             stopped=first.cell in self._stops,
-            bracket=first.idx // self._bracket,
+            bracket=first.idx // self._bracket_size,
         )
 
     @cached_property
@@ -222,10 +224,11 @@ class ScheduledStudy:
         return self._sweep.facts.ledger.get_stops(self._sweep.plan.sweep_id, self.name)
 
     def _record_stops(self, cells: dict[int, list[Cell]], curves: list[LearningCurve]) -> None:
-        """Record stopped cells, so that later results of others do not revive them."""
+        """Record newly stopped cells, so that later results of other cells do not revive them."""
         sweep = self._sweep
         for group, curve in zip(cells.values(), curves, strict=True):
             name, idx = group[0].cell, group[0].idx
+            # no record for a cell that failed, is fully trained, or is recorded already
             is_over = curve.failed or curve.epochs_trained >= curve.epochs or name in self._stops
             if self._decisions[idx] == STOP and not is_over:
                 self._stops[name] = curve.epochs_trained

@@ -25,12 +25,9 @@ from trainables.evaluation.metric_name import MetricName
 
 
 def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:
-    """Set in the plan the trials that a search starts from: the recorded list, or a new one.
+    """Set in the plan the finished trials of an earlier sweep that a search learns from.
 
-    A new list is recorded if `record` is set.
-
-    Raises:
-        ConfigError: The ledger has no sweep of that name.
+    The list is read from the ledger; the first time it is made, and recorded if `record` is set.
     """
     source = getattr(plan.spec.studies[name], "warm_start", None)
     if source is None:
@@ -42,6 +39,7 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
         rows = list_sweep_trials(ledger, find_sweep(ledger, source, where))
         config = plan.resolve_config(name, None, plan.find_example(name))
         own = flatten_paths(config.model_dump(mode="json"))
+        # trials may differ from the search's own only in axes and in inherited settings
         free = [*plan.spec.studies[name].paths, *list_inherited_paths(plan.spec.studies, name)]
         trials = [
             row["trial_id"]
@@ -56,10 +54,11 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
 def observe_warm_trials(
     plan: Plan, facts: Facts, name: str, space: Space, centre: Mapping[str, Any]
 ) -> list[ObservedTrial]:
-    """Return the listed trials that lie in the space around a centre, as a sampler sees them.
+    """Return the listed trials that fit a search's space and fixed values, as samplers see them.
 
     Trials of one configuration are one observation, the mean over their seeds.
     """
+    # group the trials that agree with the centre in all paths but the axes
     own, groups = flatten_paths(centre), dict[str, list[dict[str, Any]]]()
     for trial_id in plan.warm_trials.get(name, ()):
         row = facts.ledger.get_trial(trial_id)
@@ -73,6 +72,7 @@ def observe_warm_trials(
         evaluations = [facts[trial_id].evaluations for trial_id in trial_ids]
         if facts.force:  # then no fact counts, but the search still learns from these trials
             evaluations = [facts.ledger.get_evaluations(t, facts.evaluator) for t in trial_ids]
+        # a column for each objective, with a value for each seed
         values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]
         if params is not None and all(value is not None for column in values for value in column):
             means = tuple(sum(column) / len(column) for column in values)  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def observe_warm_trials(
 def _list_differing_paths(
     config: Mapping[str, Any] | str, own: Mapping[str, Any], free: list[str]
 ) -> list[str]:
-    """Return the paths outside of `free` in which a configuration differs from `own`."""
+    """Return the paths, not within those of `free`, in which a configuration differs from `own`."""
     other = flatten_paths(json.loads(config) if isinstance(config, str) else config)
     return [
         path
