@@ -51,7 +51,7 @@ def build_checked_plan(
         checker.check_study(name)
     checker.check_report()
     plan.set_sweep_id()
-    plan.other_regimes = find_rows_of_other_regimes(plan)
+    plan.other_regimes = find_rows_of_other_regimes(plan)  # rows that reports mark
     return plan
 
 
@@ -65,11 +65,11 @@ class _Checker:
         self.networks: list[tuple[BackboneConfig, int]] = []  # whose weights were checked
 
     def check_study(self, name: str) -> None:
-        """Check a study with `--set` applied.
+        """Check all cells of a study, with `--set` laid over its settings.
 
-        A study that was not selected and that `--set` does not fit is checked as written. `--set`
-        is tried on all studies first, because the fingerprints of their data sets identify the
-        sweep.
+        A study that was not selected and that does not fit `--set` is checked, and later planned,
+        as the spec has it. `--set` is tried on every study first, because the fingerprints of the
+        data sets of all studies identify the sweep.
         """
         try:
             self._check_cells(name)
@@ -80,18 +80,23 @@ class _Checker:
             self._check_cells(name)
 
     def _check_cells(self, name: str) -> None:
+        """Check the settings of a study's cells and of the centres on which the cells build."""
         study = self.spec.studies[name]
+        # the neutral cell, in which the method is switched off
         if study.find_baseline() is not None:
             self._check_centre(name, NEUTRAL_POINT, ())
+        # the cells of a promotion, with example values of the cells that it trains again
         if study.find_source_cell() is not None:
             for values in itertools.islice(
                 inheritance.list_example_layers(self.spec.studies, name), LOOKED_AT
             ):
                 self._check_centre(name, None, [values])
             return
+        # centres: of points with settings of their own, or one (None) that all points share
         points = study.list_representatives()
         for point in points:
             self._check_centre(name, point, ())
+        # paths that all cells set, or the axes and first points of a search
         sampled = study.sampling()
         if sampled is None:
             for path in study.find_always_exported_paths():
@@ -102,6 +107,7 @@ class _Checker:
                 self._check_axis(name, path, f"space.{path}", above, axis)
             for i, values in enumerate(getattr(study, "first_points", ())):
                 self._check_first_point(name, sampled.space, Point("", {}, values, f"points.{i}"))
+        # each listed point over the shared centre
         for point in study.all_points if None in points else ():
             self._check_trial(name, self.plan.build_layers(name, point, ()))
 
@@ -110,22 +116,23 @@ class _Checker:
     def _check_axis(
         self, name: str, path: str, field: str, above: dict[str, Any], axis: Axis | None = None
     ) -> None:
-        """Check that a path is a field of a trial, and that values of its axis are valid.
+        """Check that a path is a field of a trial, and that a trial accepts values of its axis.
 
-        A rule between fields may hold only with certain values of other axes. Such combinations are
-        left to the trial, which then fails.
+        A value that breaks a rule between several fields may be valid with other values of the
+        other axes, so it is refused only if the study varies this path alone.
 
         Args:
-            above: values of the axes on which this one depends.
+            above: values of the axes on which this axis depends (`when`), by path.
+            axis: the axis of a search; None for a path that listed cells set.
         """
         where = self.locate(f"studies.{name}.{field}")
         layers = self.plan.build_layers(name, Point("", {}, above, "space"), ())
         check_path(path, layers.merged, where)
         if axis is None:
             return
-        values = [(value, "Narrow the space") for value in axis.list_ends()]
-        values += [(value, "Give int: true") for value in axis.list_inner_values()]
-        for value, remedy in values:
+        tries = [(value, "Narrow the space") for value in axis.list_ends()]
+        tries += [(value, "Give int: true") for value in axis.list_inner_values()]
+        for value, remedy in tries:
             try:
                 self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
@@ -136,11 +143,15 @@ class _Checker:
                     raise ConfigError(where, message) from None
 
     def _check_first_point(self, name: str, space: Space, point: Point) -> None:
-        """Refuse a point with inactive axes, and `{}` around a centre outside of the space."""
+        """Refuse a first point that sets an inactive axis or starts outside of the space.
+
+        An axis is inactive where its `when` does not hold. The empty point `{}` stands for the
+        study's centre, which then has to lie on all axes.
+        """
         values, where = point.values, self.locate(f"studies.{name}.{point.where}")
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
         tried = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
-        # a centre with values of another study's best is not known yet
+        # paths of known value: before a run, a centre around another study's best is unknown
         known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
         for path in values:
             if path not in tried and all(p in known for p in branches.find_parents(space, path)):
@@ -148,12 +159,16 @@ class _Checker:
                 raise ConfigError(where, f"{message}, or add what it depends on.")
         for path, value in () if values or not known else tried.items():
             if not space[path].is_possible(value):
-                message = f"the centre's {path} is {format_value(value)}, outside of its axis"
+                message = f"the study's own {path} is {format_value(value)}, outside of its axis"
                 raise ConfigError(where, f"{message}. Widen the axis, or write a value.")
 
     def _check_centre(
         self, name: str, point: Point | None, inherited_values: Sequence[Mapping[str, Any]]
     ) -> None:
+        """Check that a trial can run at a centre: of a point, or of the study if `point` is None.
+
+        Paths of `--set` have to exist in it, and values taken from other studies have to reach it.
+        """
         base = self.plan.build_layers(name, point, inherited_values)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
@@ -173,9 +188,9 @@ class _Checker:
     def _check_inherited(
         self, name: str, point: Point | None, inherited: InheritedConfig, merged: Mapping[str, Any]
     ) -> None:
-        """Check that values taken from another study are valid here and reach the trial.
+        """Check that paths taken from another study's best exist here and reach the trial.
 
-        A later layer that names another loss or method would drop their options.
+        A later layer that names another loss or method would drop the options taken for the first.
         """
         around, where = inherited.around, self.locate(f"studies.{name}.{inherited.place_in_spec}")
         studies, source = self.spec.studies, self.spec.studies[around.best_of]
@@ -183,18 +198,15 @@ class _Checker:
         for path in around.take or inheritance.list_always_exported_paths(studies, around.best_of):
             check_path(path, merged, where)
             varied = any(is_path_within(path, other) for other in source.paths)
-            # a path that no cell of the source sets must be one of its centre
+            # a path that no cell of the source sets must be a field of the source's shared centre
             if shares_centre and not varied:
                 check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)
-            # lay a value there, and see whether later layers drop it
+            # inherit a placeholder at the path, and see whether later layers drop it
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
-                raise ConfigError(
-                    where,
-                    f"{path}, taken from the best of {around.best_of}, is dropped because a later "
-                    f"layer names another {part}. Name the {part} in studies.{name}.trial, or list "
-                    "in `take` what to keep",
-                )
+                message = f"a later layer names another {part}, which drops {path} of"
+                remedy = f"Name the {part} in studies.{name}.trial, or list in `take` what to keep"
+                raise ConfigError(where, f"{message} the best of {around.best_of}. {remedy}")
 
     # ------------------------------------------------------------------ trials
 
@@ -203,13 +215,11 @@ class _Checker:
         config = resolve_layers(layers, self.locate)
         self.tasks[name] = get_task(config)
         study, field, split = self.spec.studies[name], f"studies.{name}", config.data.split
-        # metrics that it is compared by, and others that are read
+        # metrics that trials are compared by, and further ones that are evaluated
         compared = {"objective": self.spec.objective}
         if study.objectives:
-            compared = {
-                f"{field}.objectives.{i}.metric": objective.metric
-                for i, objective in enumerate(study.objectives)
-            }
+            metrics = enumerate(objective.metric for objective in study.objectives)
+            compared = {f"{field}.objectives.{i}.metric": metric for i, metric in metrics}
         for where, metric in compared.items():
             self._check_task(where, metric, name)
             self._check_objective(name, where, metric, config)
@@ -217,13 +227,11 @@ class _Checker:
             self._check_task(f"{field}.metrics.{i}", f"/{metric}", name)
         # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
-            raise ConfigError(
-                self.locate(f"{field}.evaluate"),
-                "data.split.protocol: paper trains on the validation classes, so 'val' cannot be "
-                "read. Write `evaluate: [test]`, or change the protocol",
-            )
+            message = "data.split.protocol: paper trains on val too, so 'val' cannot be evaluated"
+            remedy = "Write `evaluate: [test]`, or change the protocol"
+            raise ConfigError(self.locate(f"{field}.evaluate"), f"{message}. {remedy}")
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            message = f"{field}.folds sets the folds ({study.folds}). Change it there."
+            message = f"{field}.folds sets the folds ({study.folds}). Change the number there."
             raise ConfigError("--set data.split", message)
         self._check_seeds_and_splits(name, config)
         # the processes of one trial: as many as are asked for, or GPUs
@@ -250,60 +258,54 @@ class _Checker:
             self.networks.append(network)
 
     def _relocate_data_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
+        """Return a fault of a data set with the line or option that set its folder or field."""
         if Path(fault.path).is_absolute():  # a file below data.root
             where = self.locate(find_origin(layers, "data.root", "data.root"))
             return ConfigError(where, str(fault))
         return self._relocate_fault(fault, layers) if fault.path.startswith("data") else fault
 
     def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
-        """Return a fault with the line or option that set the field."""
+        """Return a fault of a field with the line or option that set the field."""
         return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
-        """Check that trials are compared on validation classes, or on test classes in the papers'
-        protocol only.
-        """
+        """Refuse an objective on test classes, except in the papers' protocol, which needs one."""
         paper = config.data.split.protocol == "paper"
         if paper == (MetricName.parse(metric).split == "test"):
             return
-        condition = "under" if paper else "without"
+        protocol = f"{'under' if paper else 'without'} data.split.protocol: paper"
         wanted = MetricName.parse(metric).with_split("test" if paper else "val")
-        raise ConfigError(
-            self.locate(where),
-            f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name} "
-            f"{condition} data.split.protocol: paper. Write `{where.rpartition('.')[2]}: "
-            f"{wanted}`, or change the protocol",
-        )
+        remedy = f"Write `{where.rpartition('.')[2]}: {wanted}`, or change the protocol"
+        message = f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name}"
+        raise ConfigError(self.locate(where), f"{message} {protocol}. {remedy}")
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
-        """Refuse seeds by precision without a table, and splits that test classes used for
-        selection.
+        """Refuse seeds that do not fit the study, and splits that test classes used to choose.
 
-        A search with the same division never uses the classes of a test part, unless its objective
-        is read on test classes.
+        Seeds by precision (as many as an interval of a given width takes) need a table. With
+        splits, studies that chose settings must divide the classes alike and choose by validation.
         """
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
         is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
         if is_staged and self.plan.find_precision(name) is None:
-            raise ConfigError(
-                self.locate(field),
-                "seeds by precision need a table of this study. Add one of kind compare or "
-                "components to report.tables, or list seeds.",
-            )
-        is_listed = study.race is not None or self.plan.find_precision(name) is not None
-        if is_listed and any(point.shift for point in study.all_points):
-            message = "shift_seeds needs seeds as a number or a list, and no race. Remove one."
+            message = "seeds by precision need a table (compare or components) of this study"
+            remedy = "Add one to report.tables, or list the seeds"
+            raise ConfigError(self.locate(field), f"{message}. {remedy}")
+        has_varying_seeds = study.race is not None or self.plan.find_precision(name) is not None
+        if has_varying_seeds and any(point.shift for point in study.all_points):
+            message = "shift_seeds needs seeds as a number or a list, and no race. Remove it."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
-            message = "seeds by precision do not go with folds or splits. List the seeds."
+            message = "seeds by precision cannot be used with folds or splits. List the seeds."
             raise ConfigError(self.locate(field), message)
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{field} sets the parts. Change it there.")
+            raise ConfigError("--set data.split", f"{field} sets the parts. Change them there.")
         if study.splits_seen == "allow":
             return
+        # compare how the studies divide the classes, whatever their own parts and folds
         parts = {"parts": None, "part": None}
         division = config.data.split.model_copy(update=parts)
         bases = [reference.around.best_of for reference in study.references()]
@@ -311,19 +313,19 @@ class _Checker:
             chosen = self.plan.resolve_config(source, None, self.plan.find_example(source)).data
             folds = {"folds": None, "fold": None}
             other = chosen.split.model_copy(update=parts | folds)
-            same = other == division.model_copy(update=folds)
+            is_same_division = other == division.model_copy(update=folds)
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
-            if on_test or (chosen.images == config.data.images and not same):
-                raise ConfigError(
-                    self.locate(field),
-                    f"{source}, which chose settings of {name}, may have seen classes that some "
-                    "splits test. Give both the same data.split, and search by validation. With "
-                    "splits_seen: allow its rows are marked and have no headline.",
+            if on_test or (chosen.images == config.data.images and not is_same_division):
+                message = (
+                    f"{source}, which chose settings of {name}, may have seen its test classes"
                 )
+                remedy = "Give both the same data.split, and choose by a metric of val"
+                allow = "With `splits_seen: allow`, rows are marked and give no headline"
+                raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
-        """Check that a scheduler can compare cells before their last epoch."""
+        """Check that the scheduler, which stops worse cells early, can compare them each epoch."""
         scheduler = self.spec.studies[name].get_scheduler()
         if scheduler is None:
             return
@@ -331,52 +333,43 @@ class _Checker:
         per_epoch, epochs = get_task(config).per_epoch, config.training.epochs
         if metric not in per_epoch:
             message = f"{self.spec.objective!r} is not measured at every epoch, as {field} needs"
-            raise ConfigError(
-                self.locate("objective"), f"{message}. Choose {', '.join(per_epoch)}."
-            )
+            remedy = f"Choose from {', '.join(per_epoch)}."
+            raise ConfigError(self.locate("objective"), f"{message}. {remedy}")
         if config.selection.every != 1:
-            message = "it compares cells at every epoch. Leave selection.every at 1."
+            message = "a scheduler compares cells at every epoch. Leave selection.every at 1."
             raise ConfigError(self.locate(field), message)
         if scheduler.grace >= epochs:
             message = f"{scheduler.grace} is not less than training.epochs ({epochs})"
             where = self.locate(f"{field}.grace")
-            raise ConfigError(where, f"{message}, so nothing would ever be stopped")
+            raise ConfigError(where, f"{message}, so no trial would be stopped. Lower it.")
 
     # ------------------------------------------------------------------ report
 
     def check_report(self) -> None:
-        """Check that tables and figures show metrics of their studies' task, and curves metrics of
-        each epoch.
-        """
+        """Check that trials record the metrics that tables, figures and training curves show."""
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
         for field, metric, name in report_metrics(self.spec.report):
             split, last = MetricName.parse(metric)
-            is_curve = field.startswith("report.curves") and split == "train" and last in each_epoch
-            for point in self.spec.studies[name].list_representatives() if is_curve else ():
+            is_curve = field.startswith("report.curves") and last in each_epoch
+            points = self.spec.studies[name].list_representatives()
+            for point in points if is_curve and split == "train" else ():
                 merged = self.plan.build_layers(name, point, ()).merged
                 if not merged.get("selection", {}).get("train_curve"):
-                    raise ConfigError(
-                        self.locate(field),
-                        f"trials of {name} do not record {metric!r} in each epoch. Set "
-                        "`selection: {train_curve: true}` in their trial, or draw another metric",
-                    )
+                    message = f"trials of {name} do not record {metric!r} in each epoch"
+                    remedy = "Set selection.train_curve: true in their trial, or draw another one"
+                    raise ConfigError(self.locate(field), f"{message}. {remedy}")
             self._check_task(field, metric, name)
 
     def _check_task(self, field: str, metric: str, name: str) -> None:
-        """Check that a metric belongs to the study's task; ignore what methods measure."""
+        """Check that a metric is one of the study's task, or of no task, as measures of methods."""
         split, last = MetricName.parse(metric)
         task = self.tasks[name]
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
             return
-        names = [
-            str(MetricName(split, task_metric)) if split else task_metric
-            for task_metric in task.metrics[:3]
-        ]
-        raise ConfigError(
-            self.locate(field),
-            f"{(metric if split else last)!r}{self._note_default(field)} is no metric of task: "
-            f"{task.name}, which studies.{name} has. Write one as {', '.join(names)}",
-        )
+        names = [str(MetricName(split, each)) if split else each for each in task.metrics[:3]]
+        unknown = f"{(metric if split else last)!r}{self._note_default(field)}"
+        message = f"{unknown} is no metric of task: {task.name}, which studies.{name} has"
+        raise ConfigError(self.locate(field), f"{message}. Write one as {', '.join(names)}")
 
     def _note_default(self, field: str) -> str:
         """Return a note if the objective is the default and not written in the spec."""

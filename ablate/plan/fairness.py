@@ -27,7 +27,7 @@ from trainables.core.identity import dump_identity
 from trainables.data.dataset import resolve_data_config
 from trainables.trial import TrialConfig
 
-PUBLISHED = "or say `tuning: as_published` where its settings are printed ones"
+PUBLISHED = "or say `tuning: as_published` if its settings are those printed in a paper"
 SHOWN = 4  # rows or paths that a line names
 
 Studies = Mapping[str, Study]
@@ -53,12 +53,12 @@ class _Row(NamedTuple):
 
 
 def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
-    """Return a warning for each way in which a comparison breaks the rule."""
+    """Return a warning for each way in which a comparison breaks the rule of fair tuning."""
     lines: list[str] = []
     for name, lineages in plan.trace_lineages().items():
         study = plan.spec.studies[name]
         if getattr(study, "tuning", None) is None:
-            # As written: not those that stand beside one in case a neutral cell is its best.
+            # The rows of the spec, without the copies for the case that a neutral cell is best.
             points = [point for point in study.list_representatives() if point is not None]
             rows = [_build_row(plan, name, point, lineages[point.cell]) for point in points]
             lines += _warn_of_unequal_budgets(plan, name, rows)
@@ -69,6 +69,7 @@ def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
 
 
 def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> _Row:
+    """Return a row's method, loss and regime, and the studies that chose its values."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
     merged = plan.build_layers(name, point, ()).merged
     default = TrialConfig()
@@ -84,13 +85,13 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 
 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of rows with fewer tuning trials than others, or none."""
+    """Yield a warning if rows have unequal numbers of tuning trials, or one if no row has any."""
     budgets: dict[int, list[_Row]] = {}
     for row in rows:
         budgets.setdefault(sum(row.lineage.values()), []).append(row)
-    cells = {trials: shorten_list([row.cell for row in of]) for trials, of in budgets.items()}
+    cells = {n: shorten_list([row.cell for row in tied]) for n, tied in budgets.items()}
     most = max(budgets)
-    # Rows of one method and loss are no comparison with a baseline.
+    # Rows that all have one method and loss are no comparison with a baseline.
     if not most and len({(row.method, row.loss) for row in rows}) > 1:
         yield (
             f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected some, "
@@ -100,8 +101,8 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
         return
     searches = dict.fromkeys(
         base
-        for trials, of in budgets.items()
-        for row in of
+        for trials, tied in budgets.items()
+        for row in tied
         for base in row.lineage
         if trials < most and _is_search(plan, base)
     )
@@ -109,23 +110,18 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     if 0 in budgets:
         remedies.append(f"centre {cells[0]} on a search of its own (`around`)")
     counts = "; ".join(f"{trials} trials for {those}" for trials, those in sorted(cells.items()))
-    yield (
-        f"{name} compares rows tuned with different budgets: {counts}; expected {most} for each: "
-        f"{', '.join([*remedies, PUBLISHED])}"
-    )
+    message = f"{name} compares rows tuned with different budgets: {counts}"
+    yield f"{message}; expected {most} for each: {', '.join([*remedies, PUBLISHED])}"
 
 
 def _is_search(plan: Plan, name: str) -> bool:
-    study = plan.spec.studies.get(name)  # none of a line on a neutral cell
+    study = plan.spec.studies.get(name)  # a lineage also has entries that are no studies
     return study is not None and study.sampling() is not None
 
 
 def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
-    """Map comparison → cell → the words that its row is named by if others chose its values.
-
-    Other studies chose them in another regime than the one in which the row is judged.
-    """
-    noted: dict[str, dict[str, str]] = {}
+    """Map comparison → cell → remark, if values were tuned in another regime (epochs, data, …)."""
+    remarks: dict[str, dict[str, str]] = {}
     for name, lineages in plan.trace_lineages().items():
         study = plan.spec.studies[name]
         for point in study.all_points if getattr(study, "tuning", None) is None else ():
@@ -133,20 +129,20 @@ def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
             changed = {path for paths in _find_other_regimes(plan, row).values() for path in paths}
             if changed:
                 from_heads = "backbone.mode" in changed and row.regime["backbone.mode"] != "frozen"
-                words = "rates from heads" if from_heads else "tuned in another regime"
-                noted.setdefault(name, {})[point.cell] = words
-    return noted
+                remark = "rates from heads" if from_heads else "tuned in another regime"
+                remarks.setdefault(name, {})[point.cell] = remark
+    return remarks
 
 
 def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
-    """Map each study that chose values of a row elsewhere to the settings that differ there."""
+    """Map each study that tuned a row in another regime to the settings that differ there."""
     differences: dict[str, dict[str, Any]] = {}
     for chooser in dict.fromkeys(row.choosers.values()):
-        there = collect_study_regimes(plan, chooser)
+        regimes = collect_study_regimes(plan, chooser)
         changed = {
-            path: there[0].get(path)
+            path: regimes[0].get(path)
             for path, value in row.regime.items()
-            if path not in row.choosers and all(regime.get(path) != value for regime in there)
+            if path not in row.choosers and all(regime.get(path) != value for regime in regimes)
         }
         if changed:
             differences[chooser] = changed
@@ -154,7 +150,7 @@ def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
 
 
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of values that were chosen in another regime than the judged one."""
+    """Yield warnings of rows whose values were chosen in another regime than the row's own."""
     differences: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         for chooser, changed in _find_other_regimes(plan, row).items():
@@ -164,47 +160,41 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
             ]
             differences.setdefault((chooser, shorten_list(changes)), []).append(row)
     for (chooser, changes_text), judged in differences.items():
-        paths = dict.fromkeys(
-            p for row in judged for p, by in row.choosers.items() if by == chooser
-        )
+        chosen = [p for row in judged for p, by in row.choosers.items() if by == chooser]
+        cells, paths = [row.cell for row in judged], list(dict.fromkeys(chosen))
+        message = f"{name} judges {shorten_list(cells)} in another regime than {chooser}"
         yield (
-            f"{name} judges {shorten_list([row.cell for row in judged])} in another regime than "
-            f"{chooser}, which chose {shorten_list(list(paths))}: {changes_text}; tune in the "
-            f"regime it judges, or promote the best three or more cells of {chooser} in it and "
-            "take the best of those"
+            f"{message}, which chose {shorten_list(paths)}: {changes_text}; tune in the regime of "
+            f"{name}, or promote the best three or more cells of {chooser} in that regime and take "
+            "the best of those"
         )
 
 
 def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of searches that chose by one training for each proposal, without later seeds.
+    """Yield a warning if rows take the best of searches that trained each proposal only once.
 
-    Rows that build on the same studies share their luck and are not reported.
+    Rows that all build on the same studies share the luck of the choice and are not reported.
     """
-    trainings = {
-        base: len(plan.list_seeds(base)) * len(plan.list_folds(base))
-        for row in rows
-        for base in row.bases
-        if _is_search(plan, base)
-    }
-    lucky = [base for base, count in trainings.items() if count == 1]
+    searches = dict.fromkeys(b for row in rows for b in row.bases if _is_search(plan, b))
+    lucky = [s for s in searches if len(plan.list_seeds(s)) * len(plan.list_folds(s)) == 1]
     if lucky and len({frozenset(row.bases) for row in rows}) > 1:
         cells = [row.cell for row in rows if set(row.bases) & set(lucky)]
-        # On heads, replicates cost more proposals than their noise is worth.
+        # On frozen features noise is small, and more proposals are worth more than seeds.
         regimes = [regime for base in lucky for regime in collect_study_regimes(plan, base)]
         on_heads = any(regime["backbone.mode"] == "frozen" for regime in regimes)
         or_seeds = "" if on_heads else ", or give 2 or 3 seeds a proposal"
         yield (
-            f"{name} compares rows chosen by one training a proposal: {shorten_list(cells)}; rank "
-            f"finalists of {shorten_list(lucky)} on fresh seeds ({{design: promote, of: "
+            f"{name} compares rows whose search trained each proposal once: {shorten_list(cells)}; "
+            f"rank finalists of {shorten_list(lucky)} on fresh seeds ({{design: promote, of: "
             f"{lucky[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
         )
 
 
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of methods that were tuned without the neutral cell at their baseline's best
-    rates.
+    """Yield warnings of methods whose search had no neutral cell: the method switched off, at the
+    best rates of its baseline.
 
-    Such a method can end below the plain loss only because it had more to search.
+    Without that candidate, a method can end below the plain loss because it had more to search.
     """
     studies = plan.spec.studies
     baselines: dict[str, _Row] = {}  # loss → row of the plain method
@@ -217,7 +207,7 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
             continue
         upstream = list_upstream_studies(studies, row.bases)
         choosers = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
-        able = [
+        able = [  # studies that can have a neutral cell
             base
             for base in dict.fromkeys(row.choosers.values())
             if base in choosers and "neutral" in type(studies[base]).model_fields
@@ -228,8 +218,8 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
     for loss, pairs in lacking.items():
         searches = dict.fromkeys(base for _, able in pairs for base in able)
         yield (
-            f"{name} has rows that may end below {baselines[loss].cell} for having more to try "
-            f"alone: {shorten_list([row.cell for row, _ in pairs])}; give "
+            f"{name} has rows that may end below {baselines[loss].cell} only because they had more "
+            f"to try: {shorten_list([row.cell for row, _ in pairs])}; give "
             f"{shorten_list(list(searches))} one candidate more, "
             f"`neutral: {{best_of: {baselines[loss].bases[-1]}}}`"
         )
@@ -244,7 +234,7 @@ def shorten_list(words: Sequence[str]) -> str:
 
 
 def build_regime_key(merged: Mapping[str, Any]) -> Regime:
-    """Return the regime of merged layers.
+    """Return a trial's regime by path: what is trained, how long, on which data, which epoch stays.
 
     The split is left out, because folds are parts of one estimate, and so are data options that
     change no number, such as folders.
@@ -263,13 +253,13 @@ def build_regime_key(merged: Mapping[str, Any]) -> Regime:
 
 
 def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
-    """Return the regimes in which a study ranks its cells; several if its variants differ."""
+    """Return the regimes in which a study ranks its cells: one for each centre of its cells."""
     points = plan.spec.studies[name].list_representatives()
     return [build_regime_key(plan.build_layers(name, point, ()).merged) for point in points]
 
 
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
-    """Map each path that a cell takes from others to the study that chose its value."""
+    """Map each path that a cell inherits and does not set to the study that chose its value."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.levels):
         paths |= _map_inherited_paths(studies, around)
@@ -278,7 +268,7 @@ def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[
 
 
 def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
-    """Map each path that `around` takes to the study that chose its value."""
+    """Map each path that a reference `around` takes to the study that chose the path's value."""
     study, paths = studies[around.best_of], dict[str, str]()
     for field, other in study.references():
         if field != NEUTRAL:

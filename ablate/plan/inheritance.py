@@ -20,11 +20,11 @@ Studies = Mapping[str, Study]
 
 
 def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the values that cells of a promotion take, by path: one mapping for each cell of its
-    source.
+    """Yield the values, by path, that a promoted cell may take: a mapping for each cell of the
+    source, the study whose best cells the promotion trains again.
 
-    Values that the source has taken itself, or that a search will propose, are left out. Other
-    designs yield nothing.
+    Values that the source has taken itself, or that a search will propose, are left out. Nothing
+    is yielded for other designs.
     """
     source = studies[name].find_source_cell()
     if source is None:
@@ -42,21 +42,18 @@ def list_example_layers(studies: Studies, name: str) -> Iterator[dict[str, Any]]
 
 
 def list_exported_paths(studies: Studies, name: str) -> set[str]:
-    """Return the paths that a study may export."""
+    """Return the paths whose values other studies may take from a study."""
     study = studies[name]
     set_paths = {path for point in study.all_points for path in study.export_params(point)}
     return set_paths | set(study.paths) | list_inherited_paths(studies, name)
 
 
 def list_inherited_paths(studies: Studies, name: str) -> set[str]:
-    """Return the paths that a study may take from others."""
+    """Return the paths whose values a study may take from other studies."""
     paths: set[str] = set()
     for _, around in studies[name].references():
-        paths |= (
-            list_exported_paths(studies, around.best_of)
-            if around.take is None
-            else set(around.take)
-        )
+        taken = around.take
+        paths |= list_exported_paths(studies, around.best_of) if taken is None else set(taken)
     return paths
 
 
@@ -77,20 +74,22 @@ Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 def trace_lineages(
     study: Study, studies: Studies, size: Callable[[str], int]
 ) -> dict[str, Lineage]:
-    """Map each cell to the studies behind it with their numbers of trials.
+    """Map each cell to its lineage: the studies that tuned it, with their numbers of trials.
 
-    The neutral cell of a method's study is also a candidate of its baseline. The baseline's row
-    counts it once for each such study behind the row that has the most.
+    A method's neutral cell (the method switched off) equals the plain loss, so it is one candidate
+    more for the baseline that it is centred on. A cell that builds on this baseline therefore also
+    counts the neutral cells behind one other cell, the one that has most of them.
+
+    Args:
+        size: returns the number of trials of a study (cells × seeds × folds).
     """
-    upstream = {
-        point.cell: list_upstream_studies(
-            studies, (around.best_of for around in study.list_needed_bases(point.levels))
-        )
-        for point in study.all_points
-    }
+    upstream: dict[str, list[str]] = {}
+    for point in study.all_points:
+        bases = [around.best_of for around in study.list_needed_bases(point.levels)]
+        upstream[point.cell] = list_upstream_studies(studies, bases)
 
     def count_neutral(names: Sequence[str], others: Sequence[str]) -> Lineage:
-        """Return the neutral cells of `others` whose baseline is one of `names`."""
+        """Return the trials of neutral cells of studies in `others`, centred on one in `names`."""
         unshared = [other for other in others if other not in names]
         baselines = {other: studies[other].find_baseline() for other in unshared}
         return {
@@ -112,10 +111,10 @@ def trace_lineages(
 def list_upstream_studies(
     studies: Studies, names: Iterable[str], *, with_neutral: bool = False
 ) -> list[str]:
-    """Return these studies and all studies on which they build, nearest first.
+    """Return the named studies and all studies on which they build, nearest first.
 
     Args:
-        with_neutral: also follow the baselines of their neutral cells.
+        with_neutral: also follow the studies on which their neutral cells are centred.
     """
     upstream: dict[str, None] = {}
     waiting = list(names)
@@ -123,9 +122,6 @@ def list_upstream_studies(
         name = waiting.pop(0)
         if name not in upstream:
             upstream[name] = None
-            waiting += [
-                around.best_of
-                for field, around in studies[name].references()
-                if with_neutral or field != NEUTRAL
-            ]
+            references = studies[name].references()
+            waiting += [a.best_of for field, a in references if with_neutral or field != NEUTRAL]
     return list(upstream)

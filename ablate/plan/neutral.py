@@ -17,7 +17,7 @@ from trainables.methods.base import METHODS
 
 
 def get_neutral_options(method: str) -> dict[str, Any]:
-    """Return the options with which a method equals the plain loss; empty if it has none."""
+    """Return the options that switch a method off, so that it equals the plain loss; {} if none."""
     return {
         key: value.model_dump(mode="json", exclude_unset=True)
         if isinstance(value, BaseModel)
@@ -27,7 +27,7 @@ def get_neutral_options(method: str) -> dict[str, Any]:
 
 
 def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
-    """Return the layer that makes a study's neutral cell.
+    """Return the layer that switches a study's method off, which makes the study's neutral cell.
 
     Raises:
         ConfigError: the method has no neutral options.
@@ -36,11 +36,9 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     values = get_neutral_options(method) if method in METHODS else {}
     field = f"studies.{study}.{NEUTRAL}"
     if not values:
-        raise ConfigError(
-            field,
-            f"the method {method!r} has no terms that can be switched off. Remove it from the "
-            "baseline, and name the baseline in the method's own study.",
-        )
+        message = f"the method {method!r} has no terms that can be switched off"
+        remedy = f"Remove `{NEUTRAL}` here, and name the baseline in the method's own study."
+        raise ConfigError(field, f"{message}. {remedy}")
     return Layer(field, {"method": values})
 
 
@@ -57,7 +55,12 @@ def is_neutral(config: Mapping[str, Any]) -> bool:
 
 
 def inherits_neutral(merged: Mapping[str, Any], bases: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a cell takes neutral options for its method from one of its bases."""
+    """Return whether one of the cells that a cell is centred on had the cell's method switched off.
+
+    Args:
+        merged: the cell's settings.
+        bases: for each of those cells, the values that are taken, by path.
+    """
     method = _find_method_name(merged)
     wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
@@ -73,12 +76,10 @@ def _find_method_name(merged: Mapping[str, Any]) -> object:
 
 
 def _is_contained(part: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """Return whether `options` contain all of `part`. None in `part` equals a missing option,
-    because options of later versions are off by default.
-    """
+    """Return whether `options` have all values of `part`, where None equals a missing option."""
     return all(
         isinstance(options.get(key), Mapping) and _is_contained(value, options[key])
         if isinstance(value, Mapping)
-        else (key in options or value is None) and options.get(key) == value
+        else (key in options or value is None) and options.get(key) == value  # None: added later
         for key, value in part.items()
     )

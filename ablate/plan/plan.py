@@ -113,6 +113,7 @@ class Plan:
     def __init__(
         self, loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
     ) -> None:
+        """Collect the studies to run, and the layers of settings below and above all studies."""
         self.overrides = overrides
         self.top = Layer("--set", dict(overrides.settings or {}))
         self.loaded = move_to_validation(loaded, self.top)
@@ -123,11 +124,11 @@ class Plan:
         self.other_regimes: dict[str, dict[str, str]] = {}
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
-        self._sections: dict[str, Any] = {}
+        self._sections: dict[str, Any] = {}  # JSON of a section → the object that cells share
         self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
-        """Return the selected studies and those on which they build, in order."""
+        """Return the selected studies and those on which they build, each after its bases."""
         waiting = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
         while waiting:
@@ -149,24 +150,32 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
-        """Return the layers of a cell, lowest first; without `point`, of the study's centre."""
+        """Return the layers of a cell's settings, lowest first; without `point`, of the centre.
+
+        Args:
+            bases: values, by path, of the cells of other studies that the cell is centred on.
+        """
         study = self.spec.studies[name]
 
-        def locate(layers: Iterable[Layer]) -> list[Layer]:
+        def name_places(layers: Iterable[Layer]) -> list[Layer]:
             return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
 
-        layers = [*self.base, *locate(study.build_base_layers(bases))]
-        layers += locate(study.build_own_layers(point, fold))
+        layers = [*self.base, *name_places(study.build_base_layers(bases))]
+        layers += name_places(study.build_own_layers(point, fold))
         if point is not None and (
             point.levels == NEUTRAL_POINT.levels or (bases and point.is_unchanged)
         ):
-            # Where the neutral cell won, the method's options are not those of its study.
+            # Switch the method off in a neutral cell, and where a neutral cell is taken unchanged.
             merged = merge_layers(layers)
             if point.levels == NEUTRAL_POINT.levels or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
         return Stack(layers if name in self.as_written else [*layers, self.top])
 
     def _build_dataset_layers(self) -> Iterator[Layer]:
+        """Yield the layers of `--dataset`, `--data-root` and `--allow-partial`.
+
+        A root alone means class folders, unless the spec names a data set that reads other files.
+        """
         dataset, root = self.overrides.dataset, self.overrides.data_root
         if dataset is None and root is not None:
             data = merge_layers([Layer("trial", self.spec.trial)]).get("data")
@@ -189,9 +198,9 @@ class Plan:
         bases: Sequence[Mapping[str, Any]] = (),
         fold: int | None = None,
     ) -> TrialConfig:
-        return resolve_layers(
-            self.build_layers(name, point, bases, fold), self.loaded.source.locate
-        )
+        """Return the validated configuration of a cell; without `point`, of the study's centre."""
+        layers = self.build_layers(name, point, bases, fold)
+        return resolve_layers(layers, self.loaded.source.locate)
 
     def get_fingerprint(self, config: TrialConfig) -> str:
         if (key := config.data.images) not in self.fingerprints:
@@ -201,24 +210,23 @@ class Plan:
     # ------------------------------------------------------------------- cells
 
     def list_seeds(self, name: str) -> list[int]:
+        """Return the seeds of a study: those of `--seeds`, else its own, else the sweep's."""
         study = self.spec.studies[name]
         if self.overrides.seeds is not None and not study.keeps_seeds:
             return expand_seeds(self.overrides.seeds)
         seeds = self.spec.seeds if study.seeds is None else study.seeds
         if isinstance(seeds, PrecisionSeeds) and self.find_precision(name) is None:
-            return list(range(seeds.first))  # nothing to be precise about
+            return list(range(seeds.first))  # no table has an interval to make precise
         return expand_seeds(seeds)
 
     def find_precision(self, name: str) -> PrecisionSeeds | None:
-        """Return the precision that decides the number of seeds, or None if seeds are listed."""
+        """Return the precision that sets the number of seeds; None if listed or without a table."""
         if self.overrides.seeds is not None:
             return None
         study = self.spec.studies[name]
         seeds = self.spec.seeds if study.seeds is None else study.seeds
-        is_judged = study.is_fixed and any(
-            table.study == name and table.kind in ("compare", "components")
-            for table in self.spec.report.tables
-        )
+        kinds = {table.kind for table in self.spec.report.tables if table.study == name}
+        is_judged = study.is_fixed and bool(kinds & {"compare", "components"})
         return seeds if isinstance(seeds, PrecisionSeeds) and is_judged else None
 
     def find_primary_metric(self, name: str) -> str:
@@ -231,9 +239,7 @@ class Plan:
         return self.spec.studies[name].objectives or (Objective(metric=self.spec.objective),)
 
     def list_evaluation_splits(self, name: str) -> tuple[str, ...]:
-        """Return the splits on which a study's trials are evaluated: those that it names and those
-        of its objectives.
-        """
+        """Return the splits that a study evaluates: its `evaluate` and those of its objectives."""
         splits = list_splits_read(self.spec.studies[name], self.spec.objective)
         return tuple(split for split in SPLITS if split in splits)
 
@@ -246,7 +252,7 @@ class Plan:
     def build_cells(
         self, name: str, point: Point, idx: int, bases: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """Return the cells of a point at every seed and fold; invalid ones have `error` set."""
+        """Return a point's cells, one for each fold and seed; invalid ones have `error` set."""
         study, cells = self.spec.studies[name], []
         splits = self.list_evaluation_splits(name)
         for fold in self.list_folds(name):
@@ -278,7 +284,7 @@ class Plan:
         return cells
 
     def _share_equal_sections(self, config: dict[str, Any]) -> dict[str, Any]:
-        """Replace equal sections by one object, which saves memory in large plans."""
+        """Replace sections by the equal objects of earlier cells, to save memory in large plans."""
         sections = {}
         for name, section in config.items():
             text = json.dumps([name, section], sort_keys=True)
@@ -297,7 +303,7 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         neutral: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return the key that identifies the proposals of a search.
+        """Return a hash of all on which the proposals of a search depend.
 
         Args:
             neutral: parameters of the neutral cell, if the sampler sees it.
@@ -314,14 +320,13 @@ class Plan:
 
     def count_cells(self, name: str) -> int:
         """Return cells × seeds × folds of a study."""
-        return (
-            self.spec.studies[name].size * len(self.list_seeds(name)) * len(self.list_folds(name))
-        )
+        size = self.spec.studies[name].size
+        return size * len(self.list_seeds(name)) * len(self.list_folds(name))
 
     def trace_lineages(self) -> dict[str, dict[str, Lineage]]:
-        """Map comparison → cell → the studies that tuned it, with their trials.
+        """Map comparison → cell → study that tuned the cell → number of that study's trials.
 
-        Trials of earlier sweeps that a search starts from have an entry of their own.
+        Trials of an earlier sweep that a search starts from (`warm_start`) have their own entry.
         """
         lineages = {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
@@ -347,9 +352,7 @@ class Plan:
         return list(itertools.islice(inheritance.list_example_layers(self.spec.studies, name), 1))
 
     def list_refused(self, name: str) -> Iterator[tuple[Point, str]]:
-        """Yield the combinations that a study leaves out because no valid trial has them, with the
-        rule that refuses them.
-        """
+        """Yield each combination that a study leaves out as invalid, with the rule it breaks."""
         for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
             try:
                 resolve_layers(self.build_layers(name, point, ()), str)
@@ -370,11 +373,9 @@ class Plan:
         self.sweep_id = compute_canonical_hash(content)[:12]
 
     def resolve_spec(self) -> dict[str, Any]:
-        """Return the spec as it runs, for ledger and tracker, with data set, `--set` and seeds
-        applied."""
-        dump = self.spec.model_dump(
-            mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
-        )
+        """Return the spec as it runs (data set, `--set`, seeds), with what the plan found."""
+        resolved = {"extends", "datasets", "fair"}  # keys that have taken effect
+        dump = self.spec.model_dump(mode="json", by_alias=True, exclude=resolved)
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()
         dump["other_regimes"] = self.other_regimes
@@ -396,8 +397,8 @@ def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
     """Return the spec with its objectives moved to validation classes, if
     `--set data.split.protocol=held_out` asks for it.
 
-    Metrics of test classes that studies read are still read. There is no option for the opposite:
-    to select on test classes, write it in the spec.
+    Studies that evaluate test classes still do. There is no option for the opposite: to select on
+    test classes, write it in the spec.
     """
     spec = loaded.spec
     if flatten_paths(merge_layers([top])).get("data.split.protocol") != "held_out":

@@ -37,7 +37,7 @@ class MisfitError(ConfigError):
 
 
 def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
-    """Validate the configuration of these layers.
+    """Merge layers of settings, and return the validated configuration of a trial.
 
     Raises:
         ConfigError: a value is invalid; its path is the place of the layer in the spec.
@@ -45,7 +45,7 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
         location = locate(find_origin(layers, PACKED, PACKED))
-        message = f"it was removed in {VERSION}. Leave it out: {REMOVED_KEYS[PACKED]}"
+        message = f"the option was removed in {VERSION}. Leave it out: {REMOVED_KEYS[PACKED]}"
         raise ConfigError(location, message)
     try:
         return TrialConfig.model_validate(merged)
@@ -61,10 +61,10 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
 
 
 def list_default_settings() -> dict[str, dict[str, Any]]:
-    """Return the defaults of all settings by dotted path.
+    """Return the defaults of all settings: section → dotted path → value.
 
-    Returns: "" → settings of every trial; "loss.NAME", "method.NAME", "data.NAME" → options of a
-        component.
+    The section "" has the settings of every trial; "loss.NAME", "method.NAME" and "data.NAME" have
+    the options of a component.
     """
     settings = {"": flatten_paths(TrialConfig.model_construct().model_dump(mode="json"))}
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
@@ -76,7 +76,11 @@ def list_default_settings() -> dict[str, dict[str, Any]]:
 
 
 def _find_conflicting_layer(layers: Sequence[Layer], rule: str) -> str:
-    """Return the place of the first layer with which the rule is broken."""
+    """Return the place of the lowest layer that, laid over those below, breaks a rule of a trial.
+
+    Args:
+        rule: the message of the error.
+    """
     for count, layer in enumerate(layers, 1):
         merged = merge_layers(layers[:count])
         try:
@@ -95,15 +99,14 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
     """
     parts = path.split(".")
     data = overlay_mappings({"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}, merged)
-    free = False  # whether the keys here are the user's own: options of another library's class
+    is_free_form = False  # whether any key is allowed: options of another library's class
     for length, part in enumerate(parts):
-        fields = {
-            i.alias or n: i for n, i in list_fields_at(TrialConfig, parts[:length], data).items()
-        }
-        if free and length == len(parts) - 1:
+        infos = list_fields_at(TrialConfig, parts[:length], data)
+        fields = {info.alias or name: info for name, info in infos.items()}
+        if is_free_form and length == len(parts) - 1:
             return
         if part not in fields:
-            level = ".".join(parts[: length + free]) or "a trial"
+            level = ".".join(parts[: length + is_free_form]) or "a trial"
             component = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(component, Mapping):
                 level += f" ({component.get('name')})"
@@ -111,16 +114,16 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
             choices = choices if fields else f"{level} has nothing below it"
             message = f"the path {path!r} is unknown; {choices}. {suggest_path(path, data)}"
             raise ConfigError(location, message)
-        free = is_free(fields[part].annotation)
+        is_free_form = is_free(fields[part].annotation)
 
 
-# What is none of a trial, and what people call some of its fields.
+# Fields of a spec that are none of a trial, and other names of some of a trial's fields.
 OF_A_SPEC = ("name", "title", "extends", "seeds", "objective", "resources", "checkpoints")
 CALLED = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp": "temperature"}
 
 
 def suggest_path(path: str, data: Mapping[str, Any]) -> str:
-    """Return a remedy for an unknown path: the most similar known path.
+    """Return a remedy for an unknown path, which names the most similar known path if there is one.
 
     Args:
         data: a partial trial, whose method and loss decide which options exist.
@@ -131,12 +134,10 @@ def suggest_path(path: str, data: Mapping[str, Any]) -> str:
     if full_path.partition(".")[0] in (*OF_A_SPEC, "datasets", "studies", "report"):
         option = ", or give --seeds" if full_path == "seeds" else ""
         return f"{full_path} is no field of a trial: change it in the spec{option}"
-    same = [candidate for candidate in paths if candidate.rpartition(".")[2].casefold() == last]
-    near = (
-        full_path
-        if full_path in paths
-        else find_closest(full_path, same or paths, 0.0 if same else 0.7)
-    )
+    # among paths that end alike, the nearest whatever its similarity; else only a similar one
+    alike = [candidate for candidate in paths if candidate.rpartition(".")[2].casefold() == last]
+    near = find_closest(full_path, alike or paths, 0.0 if alike else 0.7)
+    near = full_path if full_path in paths else near
     return "Choose one of those" if near is None else f"Did you mean {near!r}?"
 
 

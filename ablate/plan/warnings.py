@@ -18,28 +18,28 @@ COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:
-    """Return notes on a study for the plan."""
+    """Return a plan's notes on a study: of its design, on refused cells, on changed settings."""
     study = plan.spec.studies[name]
     source = study.find_source_cell()
     if source is None:
         notes = [f"refused: {point.cell}: {why}" for point, why in plan.list_refused(name)]
     else:
         changes = _list_changed_settings(plan, name, source.best_of)
-        notes = [f"changed for them: {', '.join(changes) or 'nothing'}"]
+        notes = [f"settings changed for these cells: {', '.join(changes) or 'nothing'}"]
     return [*study.notes(), *notes]
 
 
 def list_plan_warnings(plan: Plan) -> list[str]:
-    """Return warnings for the plan."""
+    """Return a plan's warnings: of unfair comparisons, useless races, reused seeds, and settings
+    without effect.
+    """
     lines = rule.warn_of_unfair_comparisons(plan)
     for name in plan.order:
         study, seeds = plan.spec.studies[name], plan.list_seeds(name)
-        # a race that has no seeds to save
+        # a race (it drops clearly worse cells after some seeds) that has no seeds to save
         if study.race is not None and len(seeds) <= study.race.after:
-            lines.append(
-                f"{name} races after {study.race.after} of {len(seeds)} seeds: all cells get all "
-                "of them; give more seeds, or a smaller `after`"
-            )
+            fault = f"{name} races after {study.race.after} of {len(seeds)} seeds, so cells get all"
+            lines.append(f"{fault} seeds: give more seeds, or a smaller `after`")
         # finalists that are ranked by the luck that chose them
         source = study.find_source_cell()
         if source is not None and study.size > 1:
@@ -47,10 +47,10 @@ def list_plan_warnings(plan: Plan) -> list[str]:
             if repeated and not _list_changed_settings(plan, name, source.best_of):
                 lines.append(
                     f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
-                    f"({rule.shorten_list(list(map(str, repeated)))}): give it fresh ones "
+                    f"({rule.shorten_list(list(map(str, repeated)))}): give {name} fresh seeds "
                     f"(studies.{name}.seeds)"
                 )
-        # settings that features cached of evaluation crops, in float32, do not see
+        # settings without effect on frozen features, cached in float32 from evaluation crops
         settings = flatten_paths(plan.build_layers(name, None, ()).merged)
         unseen = [
             path
@@ -60,13 +60,13 @@ def list_plan_warnings(plan: Plan) -> list[str]:
         if unseen and settings.get("backbone.mode") == "frozen":
             lines.append(
                 f"{name} varies {', '.join(unseen)} with backbone.mode: frozen, whose cached "
-                "features do not depend on it: leave it out, or set backbone.mode: finetune"
+                "features do not depend on them: leave them out, or set backbone.mode: finetune"
             )
     return lines
 
 
 def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[str]:
-    """Say which differences the tables of a study can detect with its seeds.
+    """Return a line on the differences that tables of a study can detect; [] without such tables.
 
     Args:
         sd: standard deviation of a run over seeds, on the scale of the primary metric; None if the
@@ -78,9 +78,8 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     metric = plan.find_primary_metric(name)
     seeds = len(plan.list_seeds(name))
     if (precision := plan.find_precision(name)) is not None:
-        wanted = precision.precision or 0.8 * choose_smallest_effect(
-            plan.spec.report.smallest, metric
-        )
+        smallest = choose_smallest_effect(plan.spec.report.smallest, metric)
+        wanted = precision.precision or 0.8 * smallest
         return [
             f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
@@ -89,27 +88,27 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     size = compute_detectable_size(splits or seeds, comparisons, cells=cells)
     several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
-        return [f"with one seed its table can tell nothing of {several}: give --seeds N"]
+        return [f"with one seed its table cannot judge {several}: give --seeds N"]
     amount = f"{size:.1f} standard deviations of a {'split' if splits else 'run'}"
     if sd is not None and not splits:
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
     blocks = f"{splits} splits" if splits else f"{seeds} seeds"
-    return [f"with {blocks} its table tells differences of {amount} ({several})"]
+    return [f"with {blocks} its table detects differences of {amount} ({several})"]
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
-    """Return the comparisons of the smallest family among a study's tables, and its cells.
+    """Return the number of comparisons in the smallest table of a study, and its number of cells.
 
     The comparisons are 0 without a table of differences. The cells are given for a table of
     components, which is judged by its main effects and their total, and None for others. The
-    smallest family is judged least strictly: what it cannot tell, no other table can.
+    smallest table is judged least strictly: what it cannot detect, no other table can.
     """
     study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:
         if table.study == name and table.kind in COMPARING and study.is_fixed:
             points = [point for point in study.all_points if LEFT_OUT not in point.levels]
-            baselines = {
+            baselines = {  # one for each data set and each combination of levels in `within`
                 to_canonical_json([point.coords.get(factor) for factor in table.within])
                 + to_canonical_json(
                     [study.export_params(point).get(path) for path in ("data.name", "data.root")]
@@ -124,11 +123,11 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
 
 
 def _list_changed_settings(plan: Plan, name: str, source: str) -> list[str]:
-    """Return the settings in which the centre of a study differs from that of its source."""
-    centres = [flatten_paths(plan.build_layers(side, None, ()).merged) for side in (source, name)]
+    """Return texts of the settings in which the centre of a study differs from its source's."""
+    centres = [flatten_paths(plan.build_layers(each, None, ()).merged) for each in (source, name)]
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):
         texts = [format_value(centre[path]) if path in centre else "default" for centre in centres]
-        if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # parts of one cell
+        if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # folds of one cell
             changes.append(f"{path} {texts[0]} → {texts[1]}")
     return changes

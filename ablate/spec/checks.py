@@ -26,7 +26,9 @@ REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 
 
 def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
-    """Link studies to those they take from, and check that the ranks they take exist.
+    """Tell each study the sizes of those before it, and check the ranks of cells that it takes.
+
+    Rank 2 of a study is its second best cell, for example.
 
     Args:
         studies: the studies by name.
@@ -38,7 +40,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
     sizes: dict[str, int] = {}
     neutral: set[str] = set()  # studies whose best cell may be neutral
     for name in order:
-        # link the study
+        # give the study the facts on those before it
         study = studies[name]
         study.link(sizes, neutral)
         source, sizes[name] = study.find_source_cell(), study.size
@@ -49,7 +51,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
             source is not None and source.best_of in neutral and study.size > 1
         ):
             neutral.add(name)
-        # check its ranks
+        # check the ranks of the cells that it takes
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
                 message = f"{rank} is more than the {sizes[around.best_of]} cells of"
@@ -57,9 +59,10 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
 
 
 def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
-    """Replace each search with a box (`around.box`) by a copy with the axes searched before.
+    """Replace each search with a box by a copy that also has the axes of the searches before it.
 
-    In `order`, each study comes after those it is centred on.
+    A box (`around.box`) searches these axes near the best values found. In `order`, each study
+    comes after those it is centred on.
 
     Raises:
         ConfigError: A study with a box is no search, or nothing was searched before.
@@ -71,7 +74,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 continue
             where = f"studies.{name}.{field}.box"
             if not isinstance(study, Search) or not field.startswith("around"):
-                raise ConfigError(where, "only `around` of a search has a box. Leave it out.")
+                raise ConfigError(where, "only `around` of a search has a box. Remove the box.")
             searched = _list_searched_axes(studies, around)
             if not searched:
                 message = f"no numeric axis was searched for {around.best_of}"
@@ -87,15 +90,15 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
 
 
 def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
-    """Return the numeric axes of all searches behind a study, by path; nearer searches win."""
+    """Return the numeric axes of all searches behind `around`, by path; nearer searches win."""
     study, axes = studies[around.best_of], dict[str, Axis]()
     for field, other in study.references():
         if field != NEUTRAL:
             axes |= _list_searched_axes(studies, other)
     sampled = study.sampling()
     if sampled is not None:
-        always = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
-        axes |= {path: axis for path, axis in always if axis.choice is None}
+        unconditional = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
+        axes |= {path: axis for path, axis in unconditional if axis.choice is None}
     taken = axes if around.take is None else around.take
     return {p: axis for p, axis in axes.items() if any(is_path_within(p, q) for q in taken)}
 
@@ -122,13 +125,13 @@ def check_first_points(studies: Mapping[str, Study]) -> None:
 
 
 def check_objectives(studies: Mapping[str, Study]) -> None:
-    """Check that trials of each study can have its objectives.
+    """Check that the objectives of each study are metrics that its trials have.
 
     Raises:
         ConfigError: An objective is unknown, or of training classes; the error has its path.
     """
     for name, study in studies.items():
-        extra = [str(MetricName(split, name)) for split in COMPARED for name in study.metrics]
+        extra = [str(MetricName(split, metric)) for split in COMPARED for metric in study.metrics]
         for i, objective in enumerate(study.objectives):
             field = f"studies.{name}.objectives.{i}.metric"
             check_compared(field, objective.metric)
@@ -159,10 +162,10 @@ def list_splits_read(study: Study, objective: str) -> list[str]:
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:
-    """Check that the studies' additional metrics exist and need only embeddings.
+    """Check that the studies' additional metrics exist and can be computed from embeddings alone.
 
     Raises:
-        ConfigError: A metric does not; the error has its path.
+        ConfigError: A metric is unknown or needs more; the error has its path.
     """
     if not any(study.metrics for study in studies.values()):
         return
@@ -181,7 +184,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
 
 
 def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
-    """Yield the path, the metric and the study of each table and figure of a report."""
+    """Yield (path in the spec, metric, name of the study) for each table and figure of a report."""
     for i, table in enumerate(recipe.tables):
         for j, metric in enumerate(table.metrics):
             yield f"report.tables.{i}.metrics.{j}", metric, table.study
@@ -242,7 +245,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
     """Check that studies evaluate the metrics and splits that the report shows."""
-    foreign = {  # figures of other packages check their own metrics
+    unchecked = {  # figures of other packages check their own metrics
         f"report.figures.{i}.metric"
         for i, figure in enumerate(recipe.figures)
         if find_figure_options(figure.kind) is None
@@ -252,9 +255,9 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
             _check_metric(field, metric, name, studies[name])
             splits = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
-            if split not in splits and field not in foreign:
+            if split not in splits and field not in unchecked:
                 evaluate = join_words(dict.fromkeys((*COMPARED, split)))
-                message = f"{metric!r} needs a split beside {join_words(splits)}"
+                message = f"{metric!r} is missing, since {name} evaluates {join_words(splits)} only"
                 remedy = f"Set `evaluate: [{evaluate}]` in studies.{name}"
                 raise ConfigError(field, f"{message}. {remedy}")
 
@@ -292,20 +295,20 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
         _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
-    halves = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
-    if figure.kind == "shapley" and not (halves and len(study.all_points) == 2 ** len(varied)):
+    two_level = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
+    if figure.kind == "shapley" and not (two_level and len(study.all_points) == 2 ** len(varied)):
         wanted = "a study of every combination of factors with two levels each"
         _refuse_design(where, name, study, wanted, drawn)
 
 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
     """Raise the error for a study of the wrong design, with what can show it `instead`."""
-    message = f"it needs {wanted}, and {name} is a {study.design} study"
+    message = f"this figure needs {wanted}, and {name} is a {study.design} study"
     raise ConfigError(field, f"{message}. Show it in {instead}")
 
 
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:
-    """Return the levels of each factor that a study lists."""
+    """Map each factor of a study that lists its cells to the factor's levels, as text."""
     levels: dict[str, set[str]] = {}
     for point in study.all_points:
         for name, value in point.coords.items():
@@ -323,8 +326,8 @@ def _check_known(field: str, names: Iterable[str], choices: Iterable[str]) -> No
 def _check_curves(recipe: Recipe) -> None:
     """Check that curves show metrics which trials log at every epoch.
 
-    These are a few metrics of each task (of training classes with `selection.train_curve`),
-    `train/loss`, `term/…` and `observed/…`.
+    Logged are a few metrics of each task (of training classes with `selection.train_curve`), what
+    methods measure, `train/loss`, the terms of the loss (`term/…`) and `observed/…`.
     """
     if not recipe.curves:
         return
@@ -341,14 +344,13 @@ def _check_curves(recipe: Recipe) -> None:
         else:
             logged = last == "loss" if split == "train" else bool(last)
         if curves.metric not in metrics and not logged:
-            message = describe_unknown_metric(
-                curves.metric, metrics, ", train/loss, term/… and observed/…"
-            )
+            more = ", train/loss, term/… and observed/…"
+            message = describe_unknown_metric(curves.metric, metrics, more)
             raise ConfigError(f"report.curves.{i}.metric", message)
 
 
 def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
-    """Check that a study's trials can have a metric."""
+    """Check that a study's trials can have a metric; if not, the error says how to get it."""
     split, last = MetricName.parse(metric)
     if metric in REPORTED or (split in SPLITS and last in study.metrics):
         return
@@ -363,7 +365,7 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
 
 
 def _list_measures() -> set[str]:
-    """Return the names of the measures that methods add to the metrics of a split."""
+    """Return the names of what methods measure on a split, with the ends of their intervals."""
     from trainables.methods.base import METHODS
 
     names = {name for method in METHODS for name in METHODS[method].MEASURES}

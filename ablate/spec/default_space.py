@@ -19,9 +19,10 @@ SECTIONS = ("optimizer", "loss", "method")
 
 
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a spec, as YAML gives it, with the axes in place of the word `default`.
+    """Return a spec, as YAML gives it, with axes in place of the word `default` in search spaces.
 
-    They are of the components that `trial`, the study's `trial` and `top`, from `--set`, name.
+    The axes are those of the loss and method that the spec's `trial`, the study's `trial` and
+    `top`, from `--set`, name.
 
     Raises:
         ConfigError: `default` stands at a path that is no section with ranges.
@@ -40,15 +41,15 @@ def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> di
 
 
 def _check_data_sets(datasets: Any) -> None:
-    """Refuse data sets that name a loss or a method, which would have other axes."""
+    """Refuse a data set that names a loss or method, since default spaces would miss its axes."""
     for name, settings in datasets.items() if isinstance(datasets, Mapping) else ():
         for path in {"loss.name", "method.name"} & flatten_paths(_merge_trial(settings)).keys():
-            message = "`space: default` does not read it. Name it in the trial, or write the axes."
-            raise ConfigError(f"datasets.{name}.{path}", message)
+            message = "`space: default` ignores data sets. Name the loss or method in the trial"
+            raise ConfigError(f"datasets.{name}.{path}", f"{message}, or write the axes.")
 
 
 def _merge_trial(*trials: Any) -> dict[str, Any]:
-    """Return the settings of the sweep under those of a study; faults are left to validation."""
+    """Merge partial trials, of which later ones win; {} if invalid, since validation follows."""
     layers = [Layer("trial", trial) for trial in trials if isinstance(trial, Mapping)]
     try:
         return merge_layers(layers)
@@ -57,6 +58,7 @@ def _merge_trial(*trials: Any) -> dict[str, Any]:
 
 
 def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the axes of a study's space, with the default axes of its sections below its own."""
     axes: dict[str, Any] = {}
     for section, axis in space.items():
         if axis == DEFAULT and section not in SECTIONS:
@@ -72,10 +74,10 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
 
 
 def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the axes that the component of a section states, by path.
+    """Return the axes, by path, that the optimiser, the loss or the method states for itself.
 
-    The learning rate of proxies is searched with losses that have proxies, that of a method's own
-    parts with methods other than plain.
+    The learning rate of proxies is searched with losses that have proxies only, that of a method's
+    own parts with methods other than plain only.
 
     Args:
         section: `optimizer`, `loss` or `method`.
@@ -100,7 +102,7 @@ def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[
     if section == "loss":
         return list_default_axes(loss.Config, section)
     axes = list_default_axes(OptimizerConfig, section)
-    if loss.references is Loss.references:
+    if loss.references is Loss.references:  # not overridden: the loss has no proxies
         axes.pop("optimizer.multipliers.proxies", None)
     if names["method"] == "plain":
         axes.pop("optimizer.multipliers.auxiliary", None)

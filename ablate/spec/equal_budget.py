@@ -84,24 +84,27 @@ class Fair(SpecPart):
     @field_validator("seeds")
     @classmethod
     def check_seeds(cls, value: Seeds) -> Seeds:
+        """Refuse seeds with which the rows are searched and their finalists are ranked."""
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"{join_words(sorted(used))} are seeds of its searches. Choose others."
+            message = f"{join_words(sorted(used))} search and rank the rows. Choose other seeds."
             raise ConfigError("seeds", message)
         return value
 
     @field_validator("metric")
     @classmethod
     def check_metric(cls, value: str) -> str:
+        """Refuse a metric that is written with a split."""
         if "/" in value:
             name = value.rpartition("/")[2]
-            raise ConfigError("metric", f"its split is always val. Write {name!r}.")
+            raise ConfigError("metric", f"the split is always val. Write {name!r}.")
         return value
 
     @model_validator(mode="after")
     def check_possible(self) -> "Fair":
+        """Refuse overrides of unknown comparisons, and too many finalists for the searches."""
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}")
+            raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}. Add it")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
             raise ConfigError("finalists", f"{message}: rows without a neutral cell rank one more")
@@ -135,7 +138,9 @@ class _Row(NamedTuple):
 
 
 def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
-    """Add the studies and tables of fair twins to the mapping of a valid spec.
+    """Return the mapping of a valid spec with the studies and tables of fair twins.
+
+    The twin of a comparison has the same rows, each tuned with the same budget.
 
     Raises:
         ConfigError: `fair.of` names a study that cannot have a twin.
@@ -149,16 +154,14 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
         variants = study.get("variants") or {}
         centred = "around" in study or any("around" in variant for variant in variants.values())
         if study.get("design") != "compare" or not variants or centred or study.get("cross"):
-            raise ConfigError(
-                f"fair.of.{idx}",
-                f"{name!r} is no comparison of `variants` without `around`. Name such a study, or "
-                "write the searches of its rows yourself",
-            )
+            message = f"{name!r} is no comparison of `variants` without `around`"
+            remedy = "Name such a study, or write the searches of its rows yourself"
+            raise ConfigError(f"fair.of.{idx}", f"{message}. {remedy}")
         # add its studies and tables
         twin_rows = list(_list_rows(data, name, study, fair))
         twins = _build_equal_budget_studies(name, study, twin_rows, fair)
         for existing in twins.keys() & studies.keys():
-            message = f"it would overwrite the study {existing!r}: rename yours"
+            message = f"its twin would overwrite the study {existing!r}. Rename yours"
             raise ConfigError(f"fair.of.{idx}", message)
         studies |= twins
         rows += twin_rows
@@ -170,26 +173,23 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
     for idx, also in enumerate(fair.also):
         if not any(map(also.is_matching, rows)):
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
-            raise ConfigError(
-                f"fair.also.{idx}",
-                f"its `methods`, `losses` and `studies` fit no row; there are "
-                f"{join_words(sorted(pairs))}",
-            )
+            message = "its `methods`, `losses` and `studies` fit no row. Choose from"
+            raise ConfigError(f"fair.also.{idx}", f"{message} {join_words(sorted(pairs))}")
     return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 
 def _build_equal_budget_studies(
     name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair
 ) -> dict[str, Any]:
-    """Build the studies of a comparison's twin: searches, promotions and the comparison."""
+    """Build a twin's studies: a search and a promotion for each row, and the final comparison."""
     # select by the metric on validation classes
     baselines = {row.cell: _find_baseline(row, rows) for row in rows}
-    floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
+    baseline_cells = {base.cell for base in baselines.values() if base is not None}
     objective = (study.get("objectives") or [f"val/{fair.metric}"])[0]
     metric = objective if isinstance(objective, str) else objective["metric"]
     held_out = str(MetricName.parse(metric).with_split("val"))
     objective = held_out if isinstance(objective, str) else {**objective, "metric": held_out}
-    # build a search and a promotion for each row
+    # build a search, and a promotion that ranks the best proposals at fresh seeds, for each row
     searches, promotions = dict[str, Any](), dict[str, Any]()
     for row in rows:
         space = dict(fair.space)
@@ -200,8 +200,9 @@ def _build_equal_budget_studies(
         search = {"design": "search", "trials": fair.trials, "seeds": SEARCHED, "space": space}
         searches[row.tune] = search | shared
         baseline = baselines[row.cell]
-        # Rows without a neutral cell, their own or their methods', get one more finalist.
-        lacks_neutral = bool(floors) and baseline is None and row.cell not in floors
+        # A neutral cell (the method switched off) is one candidate more for its own row and for its
+        # baseline. Other rows get one more finalist instead.
+        lacks_neutral = bool(baseline_cells) and baseline is None and row.cell not in baseline_cells
         best = fair.finalists + lacks_neutral
         promotion = {"design": "promote", "of": row.tune, "best": best, "seeds": RANKED}
         promotions[row.best] = promotion | shared
@@ -240,11 +241,8 @@ def _list_rows(
         merged = merge_layers([Layer("trial", data.get("trial") or {}), *row_layers])
         # leave out options that the row's own method or loss does not have
         merged_paths = flatten_paths(merged)
-        trial = {
-            path: value
-            for path, value in flatten_paths(merge_layers(row_layers)).items()
-            if path in merged_paths
-        }
+        row_settings = flatten_paths(merge_layers(row_layers))
+        trial = {path: value for path, value in row_settings.items() if path in merged_paths}
         names = []
         for part in ("method", "loss", "backbone"):  # the trial refuses other values later
             component = merged.get(part)
@@ -254,7 +252,7 @@ def _list_rows(
 
 
 def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
-    """Return the plain row with the loss and backbone of a row whose method can be switched off."""
+    """Return the plain row of equal loss and backbone; None if a method has no neutral cell."""
     from trainables.methods.base import METHODS
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:

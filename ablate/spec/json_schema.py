@@ -10,7 +10,8 @@ from trainables.trial import TrialConfig
 def build_json_schema() -> dict[str, Any]:
     """Build the JSON Schema of a spec file, with all registered methods and losses.
 
-    Partial trials have the schema of TrialConfig; dotted keys, which it cannot list, are accepted.
+    Partial trials have the schema of TrialConfig; any dotted key is accepted, since a schema cannot
+    list them all.
     """
     # add the schema of a trial, with dotted keys
     schema = Spec.model_json_schema(by_alias=True)
@@ -27,26 +28,22 @@ def build_json_schema() -> dict[str, Any]:
         properties = definition.get("properties", {})
         if properties.get("design", {}).get("const") == "search":
             axes = properties["space"]
-            axes["additionalProperties"] = {
-                "anyOf": [axes["additionalProperties"], {"const": DEFAULT}]
-            }
+            one_axis = {"anyOf": [axes["additionalProperties"], {"const": DEFAULT}]}
+            axes["additionalProperties"] = one_axis
             axis_map = {key: axes.pop(key) for key in ("type", "additionalProperties")}
             axes["anyOf"] = [{"const": DEFAULT}, axis_map]
-    # accept a single mapping for lists of one
+    # accept a single item in place of a list with one item
     for definition in schema["$defs"].values():
         properties = definition.get("properties", {})
         if "around" not in properties:
             continue
         properties["trial"] = partial
         around = properties["around"]
-        around["anyOf"] = [
-            around.pop("items"),
-            {"type": "array", "items": {"$ref": "#/$defs/Around"}},
-        ]
+        several = {"type": "array", "items": {"$ref": "#/$defs/Around"}}
+        around["anyOf"] = [around.pop("items"), several]
         around.pop("type", None)
-    schema["properties"]["extends"] = {
-        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
-    }
+    files = {"type": "array", "items": {"type": "string"}}
+    schema["properties"]["extends"] = {"anyOf": [{"type": "string"}, files]}
     sources = schema["$defs"]["Recipe"]["properties"]["sources"]
     sources["anyOf"] = [{"type": "string"}, {"type": "array", "items": sources.pop("items")}]
     del sources["type"]

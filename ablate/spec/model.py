@@ -42,6 +42,7 @@ class Resources(SpecPart):
     @field_validator("gpus")
     @classmethod
     def check_gpus(cls, value: float | None) -> float | None:
+        """Refuse a number of GPUs that is neither 0, a fraction of one GPU nor a whole number."""
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
             message = f"{value:g} must be 0, a fraction from {SMALLEST} to 1, or a whole number"
             raise ConfigError("gpus", message)
@@ -92,6 +93,7 @@ class Spec(SpecPart):
     @field_validator("objective")
     @classmethod
     def check_objective(cls, value: str) -> str:
+        """Refuse a metric that is unknown or of the training classes."""
         check_compared("objective", value)
         if value not in METRICS:
             raise ConfigError("objective", describe_unknown_metric(value, METRICS))
@@ -111,7 +113,10 @@ class Source:
     lines: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def locate(self, path: str) -> str:
-        """Return `spec.yaml line 12: studies.tune.space`, with the nearest line that is known."""
+        """Return a path with its place, as in `spec.yaml line 12: studies.tune.space`.
+
+        The line is that of the path or of the nearest part above it. Options have none.
+        """
         if path.startswith("-"):
             return path
         parts = path.split(".") if path else []

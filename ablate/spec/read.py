@@ -87,7 +87,8 @@ def _read_extended(
     bases = content.pop("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ConfigError(location, f"it takes file names relative to this one, not {bases!r}")
+        message = f"`extends` takes file names relative to this file, not {bases!r}"
+        raise ConfigError(location, message)
     data: dict[str, Any] = {}
     lines: Lines = {}
     for base in bases:
@@ -99,7 +100,7 @@ def _read_extended(
 
 
 def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Replace a file name in `report.sources` by the list `sources` of that file."""
+    """Return a spec in which a file name at `report.sources` is replaced by that file's list."""
     report = data.get("report")
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
@@ -108,12 +109,12 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
         example = "search_spaces/papers/ddml.sources.yaml"
-        raise ConfigError(document.name, f"it has no list `sources`. Write one, as {example} does.")
+        raise ConfigError(document.name, f"the file has no `sources`. Add a list as in {example}.")
     return {**data, "report": {**report, "sources": sources}}
 
 
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge two specs deeply; a study with another design replaces the study of that name."""
+    """Merge two specs deeply; a study of `top` replaces one of `base` that has another design."""
     merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
     if isinstance(old, dict) and isinstance(new, dict):
@@ -149,7 +150,7 @@ def check_spec(data: dict[str, Any], source: Source, settings: Mapping[str, Any]
 
 
 def _validate(data: dict[str, Any]) -> Spec:
-    """Validate a mapping as a spec; raise the first error as one sentence."""
+    """Return a mapping as a validated spec; raise its first fault as an error of one sentence."""
     try:
         return Spec.model_validate(data)
     except ValidationError as error:

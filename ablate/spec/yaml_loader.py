@@ -28,7 +28,7 @@ MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
 SHOWN = 50  # characters of a line that a message quotes
-TOO_DEEP = f"it is nested too deep: flatten it to at most {MAX_DEPTH} levels"
+TOO_DEEP = f"the values are nested too deep: flatten them to at most {MAX_DEPTH} levels"
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {
@@ -56,6 +56,7 @@ class _Loader(Reader, Scanner, Parser, Composer, _Core):
     """Parse text to a node graph; without a constructor, no object of a file is instantiated."""
 
     def __init__(self, text: str) -> None:
+        """Initialise the parts of PyYAML's loader, except the constructor of Python objects."""
         Reader.__init__(self, text)
         Scanner.__init__(self)
         Parser.__init__(self)
@@ -97,12 +98,12 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(name, f"it cannot be read ({error.strerror or error})") from None
+        raise ConfigError(name, f"the file cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
         raise ConfigError(name, message) from None
     if len(raw) > MAX_BYTES:
-        message = f"it has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
+        message = f"the file has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
         raise ConfigError(name, message)
     document = load_text(text, name)
     if document.data is None:
@@ -139,18 +140,18 @@ class _Builder:
         return _format_place(self.name, _find_line(node))
 
     def build(self, node: Node, path: str, depth: int) -> Any:
-        """Return the value of a node and record the lines of the nodes below it."""
-        # check the limits
+        """Return a YAML node as plain values, and record the line of each path below it."""
+        # refuse too many or too deep values, which anchors and aliases can multiply
         self.count += 1
         if self.count > MAX_NODES:
-            self.refuse(node, f"more than {MAX_NODES} values once anchors are expanded")
+            self.refuse(node, f"with aliases, there are more than {MAX_NODES} values: remove some")
         if depth > MAX_DEPTH:
             self.refuse(node, TOO_DEEP)
         if isinstance(node, ScalarNode):
             return self.build_scalar(node)
         if id(node) in self.ancestors:
-            self.refuse(node, "an anchor contains itself")
-        # convert scalars, mappings and lists
+            self.refuse(node, "an anchor contains itself: remove its alias inside")
+        # convert a mapping or a list with its children
         self.ancestors.add(id(node))
         try:
             if isinstance(node, MappingNode):
@@ -167,12 +168,12 @@ class _Builder:
             self.ancestors.discard(id(node))
 
     def build_mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
-        """Return a mapping, over the mappings that it merges by `<<`."""
+        """Return a mapping node as a dict, with its keys over those of mappings merged by `<<`."""
         values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
-                self.refuse(key, "a key is no text: quote it or rename it")
+                self.refuse(key, "a key must be text: quote or rename it")
             if key.tag == _TAG + "merge":
                 for part in child.value if isinstance(child, SequenceNode) else [child]:
                     if not isinstance(part, MappingNode):
@@ -188,7 +189,7 @@ class _Builder:
         return merged | values
 
     def build_scalar(self, node: ScalarNode) -> Any:
-        """Return text, a number, a boolean or None."""
+        """Return the value of a scalar node: text, a number, a boolean or None."""
         tag, text = node.tag.removeprefix(_TAG), node.value
         if tag in ("str", "merge"):
             return check_text(text, self.place(node))
@@ -211,7 +212,7 @@ class _Builder:
     def check_tag(self, node: Node, expected: str) -> None:
         """Refuse any tag except the implicit one of the node's kind."""
         if node.tag != _TAG + expected:
-            self.refuse(node, f"remove the tag {node.tag.replace(_TAG, '!!')}: values are plain")
+            self.refuse(node, f"values have no tags: remove {node.tag.replace(_TAG, '!!')}")
 
     def refuse(self, node: Node, message: str) -> NoReturn:
         """Raise an error with the line of a node."""
@@ -227,7 +228,7 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines, context = [*text.splitlines(), ""], error.context_mark
     row = min(error.problem_mark.line, len(lines) - 1)
-    if not lines[row].strip() and context:  # an unclosed bracket or quote, reported at the end
+    if not lines[row].strip() and context:  # an unclosed bracket or quote: show where it opens
         row = context.line
     start = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
     message = (

@@ -52,7 +52,7 @@ def check(data: DataOptions, folder: Path) -> Dataset:
 
 
 def check_options_are_off(name: str) -> None:
-    """Check that `Config` is a DataConfig, and that its own defaults do not change identities."""
+    """Check that the options that a data set adds are None by default and change no identity."""
     source = DATASETS[name]
     assert issubclass(source.Config, DataConfig), "Config is no subclass of DataConfig"
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
@@ -100,7 +100,7 @@ def check_loads_alike(data: DataOptions, folder: Path) -> Dataset:
     assert same, "the data set differs when it is loaded again"
     assert classes == again.classes
     count = count_classes(config, folder / "first")
-    expected = None if dataset.official is not None else len(classes)
+    expected = None if dataset.official is not None else len(classes)  # official: a given split
     assert count in (None, expected), f"count_classes returns {count}, not {expected}"
     if dataset.roles is not None:
         assert dataset.roles.shape == (size,) and dataset.roles.dtype == torch.int8
@@ -108,7 +108,7 @@ def check_loads_alike(data: DataOptions, folder: Path) -> Dataset:
 
 
 def check_split(data: DataOptions, folder: Path) -> None:
-    """Check that no training image is evaluated: by default, in the papers' protocol, in folds."""
+    """Check that no image is on two sides of a split: by default, as in papers, and with folds."""
     dataset = load_dataset(_build_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
         parts = split_dataset(dataset, config, "")
@@ -125,7 +125,7 @@ def check_split(data: DataOptions, folder: Path) -> None:
 
 
 def check_trains(data: DataOptions, folder: Path) -> None:
-    """Check that a head trains for an epoch on features of a small random network."""
+    """Check that a head trains on the data for an epoch, over a small random frozen network."""
     config = TrialConfig.model_validate(
         {
             "data": {"image_size": SIDE, **data},

@@ -22,7 +22,7 @@ from trainables.errors import ConfigError
 
 
 def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
-    """Run all checks of a design, given a study; return the study as it was read.
+    """Run all checks of a design on a study of this design; return the study as it was read.
 
     `spec` are other keys of the spec, for example `trial={"method": {"name": "ddml"}}`.
     """
@@ -55,9 +55,10 @@ def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:
 
 
 def _build_plan(study: Mapping[str, Any], **spec: Any) -> Plan:
+    """Build and check the plan of a spec with this study alone, without reading its data."""
     return build_checked_plan(
         read_spec({"name": "studied", "studies": {"studied": dict(study)}, **spec}),
         Overrides(),
-        lambda data, _: f"unread-{data.name}",  # plan without reading images
+        lambda data, _: f"unread-{data.name}",  # stands for the fingerprint
         Path("unused"),
     )

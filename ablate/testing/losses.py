@@ -36,7 +36,7 @@ EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # extreme batches made of r
 
 
 def check(loss: Component) -> None:
-    """Run all checks of a loss."""
+    """Check that a loss is finite on extreme, rounded, small and many-class batches, and a mean."""
     method, needs = build_plain_method(loss), find_needs(loss)
     x, labels = draw_embeddings(), build_labels(needs, B, C)
     for extreme in EXTREMES.values():
@@ -58,12 +58,12 @@ def check(loss: Component) -> None:
 
 
 def check_mean_over_leading_dimensions(loss: Component) -> None:
-    """Check that [T, B, D] gives the mean over T, unless the loss draws random numbers."""
+    """Check that embeddings [T, B, D] give the mean of T losses, unless the loss draws numbers."""
     method, labels = build_plain_method(loss), build_labels(find_needs(loss), B, C)
     x = torch.stack([(1 + t) * draw_embeddings().roll(t, 1) for t in range(3)])
     generator, other = (streams.create_generator(0, "loss") for _ in range(2))
     means = method.metric(x, labels, generator)
-    if torch.equal(generator.get_state(), other.get_state()):
+    if torch.equal(generator.get_state(), other.get_state()):  # nothing was drawn
         separate = torch.stack([method.metric(part, labels, other) for part in x])
         torch.testing.assert_close(means, separate.mean())
 
@@ -74,7 +74,7 @@ def find_needs(loss: Component) -> BatchNeeds:
 
 
 def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
-    """Build class-major labels with equally many images, at least two, of each class.
+    """Build sorted labels with equally many images, at least two, of each class in the batch.
 
     Shape:
         [size, 1]
@@ -82,7 +82,7 @@ def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
     per_class = max(2, needs.per_class)
     labels = torch.arange(size) // per_class
     assert size % per_class == 0 or needs.layout == "any"
-    return (labels * (classes // int(labels.max() + 1)))[:, None]
+    return (labels * (classes // int(labels.max() + 1)))[:, None]  # spread over all classes
 
 
 def build_plain_method(loss: Component, classes: int = C) -> Method:
@@ -92,14 +92,14 @@ def build_plain_method(loss: Component, classes: int = C) -> Method:
 
 
 def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
-    """Check that value and gradients of a batch are finite, unless the loss refuses the batch."""
+    """Check that a batch's loss (with penalties) and gradients are finite, unless it is refused."""
     x = x.detach().requires_grad_()
     method.zero_grad()
     try:
         value = method.metric(x, labels, streams.create_generator(0, "loss"))
     except ConfigError:
         return
-    total = value + sum(w * v for v, w in method.loss.penalty().values())
+    total = value + sum(weight * term for term, weight in method.loss.penalty().values())
     assert value.shape == (), f"the value must be a scalar, not of shape {tuple(value.shape)}"
     assert value.dtype == torch.float32
     assert total.isfinite(), f"the value is {total.item()}"

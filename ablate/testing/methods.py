@@ -44,7 +44,7 @@ def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | No
 
 
 def check_step(method: Component, loss: Component) -> None:
-    """Check that every parameter gets a gradient in one step, and is in one group."""
+    """Check that each parameter gets a finite gradient in a step, and is in one optimiser group."""
     network = build_seeded_method(method, loss)
     run_step(network, draw_features(8)).backward()  # type: ignore[no-untyped-call]
     grouped = [id(p) for group in network.param_groups("main") for p in group.params]
@@ -57,9 +57,9 @@ def check_step(method: Component, loss: Component) -> None:
 
 
 def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
-    """Check that sixty steps of Adam on one batch lower the loss.
+    """Check that sixty steps of Adam on one batch lower the loss by a tenth.
 
-    Lower the learning rate `rate` for a method that diverges.
+    Pass a lower learning rate `rate` for a method that diverges.
     """
     network, x = build_seeded_method(method, loss), draw_features(8)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate)
@@ -71,13 +71,12 @@ def check_lowers_loss(method: Component, loss: Component, *, rate: float = 1e-2)
         optimizer.step()
         values.append(total.item())
     is_lower = min(values[-5:]) < LOWERED * values[0]
-    assert is_lower, (
-        f"training took the loss from {values[0]:g} to {values[-1]:g}. Try a lower rate."
-    )
+    message = f"training took the loss from {values[0]:g} to {values[-1]:g}"
+    assert is_lower, f"{message}. Try a lower rate."
 
 
 def check_determinism(method: Component, loss: Component) -> None:
-    """Check that equal seeds give equal embeddings, and that an image is nearest to itself."""
+    """Check that equal seeds give equal embeddings, and that each image is nearest to itself."""
     first, second = (build_seeded_method(method, loss).eval() for _ in range(2))
     x = draw_features(5)
     z = first.embed(x)
@@ -138,13 +137,12 @@ def draw_features(size: int) -> Tensor:
 
 
 def run_step(method: Method, x: Tensor, number: int = 0) -> Tensor:
-    """Return the loss of one training step on a batch with pairs of images of each class."""
+    """Return the total loss of one training step on pairs of images, each pair of one class."""
     progress = Progress(step=number)
     labels = (torch.arange(len(x)) // 2 % C)[:, None]
     batch = method.prepare(Batch(x, labels), streams.create_generator(0, "prepare", number))
-    state = method(
-        batch.inputs, batch.labels, progress, streams.create_generator(0, "method", number)
-    )
+    generator = streams.create_generator(0, "method", number)
+    state = method(batch.inputs, batch.labels, progress, generator)
     terms = method.terms(state, batch.labels, progress, streams.create_generator(0, "loss", number))
     assert "metric" in terms, "the base loss is the term `metric`"
     for name, term in terms.items():

@@ -46,7 +46,7 @@ def check(sampler: str | Mapping[str, Any], *, proposals: int = 12) -> None:
         study = _build_search(sampler, SPACE)
     except (ValueError, ConfigError):
         study = _build_search(sampler, NUMBERS)
-    # make proposals, of which one fails and the last ones run
+    # make proposals in rounds of three: number 4 fails, the last three still run
     earlier: list[ObservedTrial] = []
     for index in range(proposals):
         params = propose(study, KEY, earlier)
@@ -68,9 +68,12 @@ def _build_search(sampler: str | Mapping[str, Any], space: Mapping[str, Any]) ->
 
 
 def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
-    """Check that a proposal has the active axes in order, each with one of its values."""
+    """Check that a proposal has a possible value for each active axis, in order, and no others.
+
+    An axis is active unless its `when` does not hold.
+    """
     active = branches.drop_inactive(dict(space), {path: params.get(path) for path in space})
-    assert list(params) == list(active), f"{list(params)}, not the active axes {list(active)}"
+    assert list(params) == list(active), f"{list(params)} are not the axes {list(active)}"
     for path, value in params.items():
         axis = space[path]
         if axis.choice is not None:

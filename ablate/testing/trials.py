@@ -25,6 +25,6 @@ def build_trial(method: Component, loss: Component, **changes: Any) -> TrialConf
         return TrialConfig.model_validate(config)
     except ValidationError as error:
         (only,) = error.errors()
-        if only["loc"] or only["type"] != "value_error":
+        if only["loc"] or only["type"] != "value_error":  # an invalid field, not a refused pair
             raise
         return str(only["ctx"]["error"])

@@ -38,7 +38,7 @@ def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
 
 
 def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
-    """Return row → the first row that it equals at every common block, which may be itself."""
+    """Map each row to the first row that equals it at every common block, or to itself."""
     originals: dict[K, K] = {}
     for name, row in rows.items():
         distinct = (other for other, original in originals.items() if other == original)
@@ -48,7 +48,7 @@ def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
 
 
 def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
-    """Fit rows and blocks by least squares, and return the error of the residuals.
+    """Fit y = row + block (a seed or split) by least squares, and return the residuals' error.
 
     Without missing cells σ̂² = Σ(y_rb − ȳ_r − ȳ_b + ȳ)² / ((R − 1)(B − 1)).
 
@@ -61,7 +61,7 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
     blocks = sorted({block for row in rows for block in row})
     column_of = {block: len(rows) + i for i, block in enumerate(blocks)}
     cells = [(r, column_of[b], y) for r, row in enumerate(rows) for b, y in row.items()]
-    design = np.zeros((len(cells), len(rows) + len(blocks)))
+    design = np.zeros((len(cells), len(rows) + len(blocks)))  # one indicator for each row and block
     for i, (row, column, _) in enumerate(cells):
         design[i, [row, column]] = 1.0
     values = np.array([value for *_, value in cells])
@@ -76,7 +76,7 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
 
 @lru_cache(maxsize=256)
 def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
-    """Return c with P(max |T_i| ≤ c) = 0.95, of m t statistics that share their error.
+    """Return Dunnett's c: P(max |T_i| ≤ c) = 0.95 for m t statistics that share their error.
 
     P = E_s E_z [Φ((c s + √ρ z) / √(1 − ρ)) − Φ((−c s + √ρ z) / √(1 − ρ))]^m with s = √(χ²_df / df)
     and z ~ N(0, 1), by Gauss-Legendre over the quantiles of both. The least correlation of several
@@ -91,11 +91,12 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
         return float(stats.t.ppf((1 + LEVEL) / 2, df))
     rho = min(correlation, 1 - 1e-9)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    share, weight = (nodes + 1) / 2, weights / 2
-    spread = np.sqrt(stats.chi2.ppf(share, df) / df)[:, None]
-    common = stats.norm.ppf(share)[None, :]
+    share, weight = (nodes + 1) / 2, weights / 2  # nodes on [0, 1]
+    spread = np.sqrt(stats.chi2.ppf(share, df) / df)[:, None]  # s
+    common = stats.norm.ppf(share)[None, :]  # z
 
     def compute_excess(c: float) -> float:
+        """Return P(max |T_i| ≤ c) − 0.95, whose root is the quantile."""
         upper = (c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         lower = (-c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         inside = (stats.norm.cdf(upper) - stats.norm.cdf(lower)) ** m

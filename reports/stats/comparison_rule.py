@@ -45,15 +45,13 @@ class Sample:
         return np.array([row[b] - self.baseline[b] for b in self.list_common_blocks(name)])
 
     def restrict_to_first_stage(self) -> "Sample":
-        """Return the part from which errors are estimated."""
+        """Return the sample of first-stage blocks, which estimates errors; all without stages."""
         if self.first_stage is None:
             return self
         stage = set(self.first_stage)
         baseline = {b: y for b, y in self.baseline.items() if b in stage}
-        return Sample(
-            baseline,
-            {k: {b: y for b, y in row.items() if b in stage} for k, row in self.rows.items()},
-        )
+        rows = {k: {b: y for b, y in row.items() if b in stage} for k, row in self.rows.items()}
+        return Sample(baseline, rows)
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ def judge(
     lower_is_better: bool = False,
     baseline: str = "",
 ) -> dict[str, Judgement]:
-    """Judge the rows of a family.
+    """Judge each row of a table against their common baseline, by the rule's intervals.
 
     Args:
         smallest: δ in the metric's unit, above 0.
@@ -120,8 +118,10 @@ def judge(
         A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
         difference" if it lies inside ±δ, else "open".
     """
+    # rows that copy the baseline or another row are no comparisons
     originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
     copies = {name: original for name, original in originals.items() if name != original}
+    # intervals of the other rows, which take two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
     bounded = {name: sample.rows[name] for name in gaps if len(gaps[name]) > 1}
     reach = rule.compute_half_widths(replace(sample, rows=bounded)) if bounded else {}

@@ -59,12 +59,11 @@ def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, 
 
 
 def half_width(values: Sequence[float]) -> float | None:
-    """Return half of `t_interval`, which the reality check prints after ±; None for n < 2.
+    """Return h = t_{0.975, n−1} · sd / √n, half of Student's interval; None for n < 2.
 
-    Musgrave, Belongie and Lim, "A Metric Learning Reality Check" (ECCV 2020) print mean ± half
-    width over ten reproductions and do not print the formula. Their public code takes Student's
-    interval with n − 1 degrees of freedom, and so do we: half = t_{0.975, n−1} · sd / √n, which is
-    not 1.96 · sd / √n (at n = 10 it is 2.262, at n = 3 it is 4.303 in place of 1.96).
+    Musgrave, Belongie and Lim, "A Metric Learning Reality Check" (ECCV 2020) print mean ± h over
+    ten reproductions without the formula, which is that of their public code. The factor t is 2.262
+    at n = 10 and 4.303 at n = 3, not 1.96.
     """
     ends = t_interval(values)
     return None if ends is None else (ends[1] - ends[0]) / 2

@@ -78,7 +78,7 @@ def fit_factorial(
     resolution: float = 0.0,
     family: int = 1,
 ) -> Fit | None:
-    """Fit least-squares effects up to interactions of `order` factors.
+    """Fit main effects and interactions of up to `order` factors by least squares, with F tests.
 
     Each term's estimate is its coefficient in the model with all terms; its F test drops the term
     from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
@@ -105,7 +105,7 @@ def fit_factorial(
     """
     from scipy.stats import f as f_distribution
 
-    # the finite values, as columns
+    # the finite values as arrays, and the columns of seeds and of terms
     finite = [
         (coords, values)
         for coords, row in cells
@@ -121,8 +121,8 @@ def fit_factorial(
     seeds = np.array([seed for _, seed, _ in rows])
     blocks = (seeds[:, None] == np.array([*dict.fromkeys(seeds)])).astype(np.float64)
     codes = {
-        name: _encode_factor([key[i] for key in keys], names)
-        for i, (name, names) in enumerate(factors.items())
+        name: _encode_factor([key[i] for key in keys], factor_levels)
+        for i, (name, factor_levels) in enumerate(factors.items())
     }
     terms, aliased = _select_independent_terms(blocks, codes, order)
 
@@ -134,7 +134,7 @@ def fit_factorial(
     beta = np.linalg.lstsq(model, y * root, rcond=None)[0]
     inverse = np.linalg.inv(model.T @ model)
 
-    # error: from the replicates of distinct cells, else from the residuals of the model
+    # error: of the replicates (seeds) of distinct cells, else of the residuals of the model
     is_distinct = np.array([originals[key] == key for key in keys])
     distinct = [key for key in keys if originals[key] == key]
     within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct)
@@ -147,6 +147,7 @@ def fit_factorial(
     rounding = (ROUNDING * np.abs(y).max()) ** 2
     is_flat = bool(between <= len(y) * rounding)
 
+    # the effect and F test of each term, from its part of the coefficients
     effects, start = [], blocks.shape[1]
     for term, columns in terms.items():
         part = slice(start, start + columns.shape[1])
@@ -184,7 +185,7 @@ def fit_factorial(
 def _collect_factor_levels(
     rows: Sequence[Mapping[str, str]], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return the levels of each factor that varies, in the declared order."""
+    """Map each factor that varies to its levels: the declared ones in their order, then others."""
     factors = {}
     for name in dict.fromkeys(name for coords in rows for name in coords):
         levels = dict.fromkeys(coords.get(name, "") for coords in rows)
@@ -204,18 +205,26 @@ def _encode_factor(values: Sequence[str], levels: Sequence[str]) -> Floats:
 def _select_independent_terms(
     blocks: Floats, codes: Mapping[str, Floats], order: int
 ) -> tuple[dict[tuple[str, ...], Floats], dict[tuple[str, ...], tuple[tuple[str, ...], ...]]]:
-    """Return the terms whose columns raise the rank in full, and what the others are mixed with."""
+    """Return the columns of each term that earlier terms do not span, and for each other term the
+    terms with which its effect is mixed.
+
+    Args:
+        blocks: columns of the seeds.
+        codes: coded columns of each factor.
+        order: number of factors in the largest interactions.
+    """
     independent: dict[tuple[str, ...], Floats] = {}
     aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
     basis = np.linalg.qr(blocks)[0]
     for size in range(1, order + 1):
         for term in combinations(codes, size):
+            # the columns of an interaction are all products of its factors' columns
             columns = codes[term[0]]
             for name in term[1:]:
                 further = codes[name]
                 columns = (columns[:, :, None] * further[:, None, :]).reshape(len(columns), -1)
             residual = columns - basis @ (basis.T @ columns)
-            residual -= basis @ (basis.T @ residual)  # once more: what rounding left of the first
+            residual -= basis @ (basis.T @ residual)  # once more, against rounding errors
             sizes = np.linalg.svd(residual, compute_uv=False)
             if len(sizes) == columns.shape[1] and sizes.min() > ZERO * len(residual):
                 independent[term] = columns
@@ -228,7 +237,7 @@ def _select_independent_terms(
 def _find_aliases(
     columns: Floats, blocks: Floats, independent: Mapping[tuple[str, ...], Floats]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the terms that have a part in the projection of `columns` on all of them."""
+    """Return the independent terms that a least-squares fit of a term's `columns` uses."""
     weights = np.linalg.lstsq(np.hstack([blocks, *independent.values()]), columns, rcond=None)[0]
     start, mixed = blocks.shape[1], []
     for other, other_columns in independent.items():
@@ -241,9 +250,12 @@ def _find_aliases(
 def _compute_within_squares(
     y: Floats, blocks: Floats, cells: Sequence[tuple[str, ...]]
 ) -> tuple[float, int]:
-    """Return the sum of squares left by cells and blocks, and the rank of both.
+    """Return the squares of y that means of cells and blocks do not explain, and the rank of both.
 
-    The cells are taken out first, as means, so that thousands of them need no matrix.
+    The means of cells are subtracted first, so that thousands of cells need no matrix.
+
+    Args:
+        cells: the cell of each value of y.
     """
     number = {key: i for i, key in enumerate(dict.fromkeys(cells))}
     cell = np.array([number[key] for key in cells])

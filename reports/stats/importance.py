@@ -86,7 +86,11 @@ def _run_evaluator(
     evaluator: str,
     target: float,
 ) -> dict[str, float]:
-    """Return the shares of these parameters, largest first, by one of Optuna's evaluators."""
+    """Return each assessed parameter's share of importance, largest first, by Optuna's evaluator.
+
+    Args:
+        target: share of the trials that count as the best ones, for PED-ANOVA.
+    """
     import optuna
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
@@ -105,9 +109,8 @@ def _run_evaluator(
                 kinds = {path: axes[path] for path in params}
                 trial = optuna.trial.create_trial(value=value, params=params, distributions=kinds)
                 study.add_trial(trial)
-            raw_shares = optuna.importance.get_param_importances(
-                study, evaluator=judge, params=assessed, normalize=False
-            )
+            compute = optuna.importance.get_param_importances
+            raw_shares = compute(study, evaluator=judge, params=assessed, normalize=False)
     finally:
         optuna.logging.set_verbosity(level)
     total = sum(raw_shares.values())
@@ -116,7 +119,7 @@ def _run_evaluator(
 
 
 def _to_distribution(axis: Mapping[str, Any]) -> "BaseDistribution":
-    """Return the distribution of an axis of the space; choices go by index."""
+    """Return the Optuna distribution of an axis; of a choice, over the indices of its options."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if axis.get("choice") is not None:

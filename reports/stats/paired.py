@@ -78,7 +78,7 @@ def permutation_p(differences: Sequence[float]) -> float | None:
         sampled = np.random.default_rng(0).choice([1.0, -1.0], size=(RESAMPLES, n))
         signs = np.vstack([np.ones((1, n)), sampled])
     observed = abs(d.sum())
-    # Sums of the same numbers in another order differ in the last bits.
+    # Allow for rounding: sums of the same numbers in another order differ in the last bits.
     reached = np.abs(signs @ d) >= observed - ROUNDING * max(1.0, float(np.abs(d).sum()))
     return float(reached.mean())
 

@@ -14,10 +14,10 @@ def compute_detectable_size(
 ) -> float | None:
     """Return the true difference that the default rule detects with 80 %, in sd of one run.
 
-    Rows (`cells` is None): both of the rule's intervals must leave out 0: t over n − 1 degrees of
-    freedom, and Dunnett's c over m (n − 1). For each the size is δ with P(T_ν(δ √(n/2)) > quantile)
-    = 0.8, T noncentral t; the larger of the two stands for both. Main effects (`cells` given): the
-    two sides have n·cells/2 runs each, and share no reference (correlation 0).
+    A row (`cells` is None) is detected if two intervals leave out 0: its own t interval with n − 1
+    degrees of freedom, and Dunnett's with m (n − 1). The larger δ of both is returned, where
+    P(T_ν(δ √(n/2)) > quantile) = 0.8 with T noncentral t. The two sides of a main effect (`cells`
+    given) have n·cells/2 runs each, and no baseline in common (correlation 0).
 
     Args:
         seeds: n, the seeds of both rows.
@@ -38,7 +38,7 @@ def compute_detectable_size(
 
 
 def _solve_size(quantile: float, df: int, per_side: float) -> float:
-    """Return δ with P(T_df(δ √(per_side / 2)) > quantile) = 0.8."""
+    """Return the detectable difference δ: P(T_df(δ √(per_side / 2)) > quantile) = 0.8."""
     from scipy import optimize, stats
 
     def compute_excess(shift: float) -> float:
@@ -51,7 +51,7 @@ def _solve_size(quantile: float, df: int, per_side: float) -> float:
 def choose_final_seeds(
     differences: Sequence[Sequence[float]], half_width: float, at_most: int
 ) -> int:
-    """Return Stein's number of seeds, n with t s / √n ≤ half_width for each row, up to a limit.
+    """Return Stein's number of seeds n, with which each row's interval has t s / √n ≤ half_width.
 
     Decided once, from the first stage; the interval then keeps that stage's s and degrees of
     freedom (`Sample.first_stage`), which holds its level whatever σ is.
@@ -66,6 +66,7 @@ def choose_final_seeds(
     """
     from reports.stats.comparison_rule import Sample, load_rule
 
+    # intervals of the first stage: differences are rows against a baseline of zeros
     first = min(map(len, differences))
     zeros = dict.fromkeys(range(first), 0.0)
     rows = {str(i): dict(enumerate(row[:first])) for i, row in enumerate(differences)}

@@ -72,12 +72,12 @@ def rank_methods(
     chi = 12 * n / (k * (k + 1)) * float((mean**2).sum() - k * (k + 1) ** 2 / 4)
     sizes = np.concatenate([np.unique(row, return_counts=True)[1] for row in table])
     ties = 1 - float((sizes**3 - sizes).sum()) / (n * k * (k**2 - 1))
-    chi = chi / ties if ties > 0 else 0.0  # all alike in every block
+    chi = chi / ties if ties > 0 else 0.0  # 0 if all methods tie in every block
     denominator = n * (k - 1) - chi
-    p = 0.0  # F is infinite if all blocks rank alike
+    p = 0.0  # F is infinite if all blocks rank the methods alike
     if denominator > 1e-9:
         p = float(f.sf((n - 1) * chi / denominator, k - 1, (k - 1) * (n - 1)))
-    # Nemenyi's critical difference, and the largest runs whose ends are closer than that
+    # Nemenyi's critical difference, and the largest groups whose ends are closer than that
     q = float(studentized_range.ppf(1 - LEVEL, k, np.inf)) / math.sqrt(2)
     critical = q * math.sqrt(k * (k + 1) / (6 * n))
     order = np.argsort(mean, kind="stable").tolist()

@@ -27,10 +27,10 @@ class Attribution:
 
 
 def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
-    """Return φ_i = Σ_{S ⊆ N∖{i}} |S|! (n − |S| − 1)! / n! · (v(S ∪ {i}) − v(S)), over all subsets.
+    """Return each component's Shapley value: its mean gain over all orders of adding components.
 
-    The mean gain of adding i, over all orders in which the components may be added; in the unit of
-    `worth`. Σ φ_i = v(N) − v(∅).
+    φ_i = Σ_{S ⊆ N∖{i}} |S|! (n − |S| − 1)! / n! · (v(S ∪ {i}) − v(S)), in the unit of `worth`, and
+    Σ φ_i = v(N) − v(∅).
 
     Args:
         worth: v of every subset of the components.
@@ -61,23 +61,21 @@ def attribute_over_seeds(
     resolution: float = 0.0,
     family: int = 1,
 ) -> Attribution | None:
-    """Return Shapley values seed by seed, their means and intervals from the factorial's error.
+    """Return the mean of each component's Shapley values over seeds, with its interval.
 
     Args:
         worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is
             dropped (and named): its attribution would not sum to its own total.
-        error: of one trial, as the factorial's fit has it. resolution, family: as there.
+        error: of one trial, from `fit_factorial`, which defines resolution and family; without it
+            there are no intervals.
 
     Returns:
         None if no seed has all 2^n subsets.
     """
     names = sorted(frozenset[str]().union(*worth))
     seeds = sorted({seed for values in worth.values() for seed in values})
-    complete = [
-        seed
-        for seed in seeds
-        if all(np.isfinite(values.get(seed, np.nan)) for values in worth.values())
-    ]
+    rows = list(worth.values())
+    complete = [s for s in seeds if all(np.isfinite(row.get(s, np.nan)) for row in rows)]
     if len(worth) < 2 ** len(names) or not complete:
         return None
     # values: the mean over seeds
@@ -100,7 +98,10 @@ def attribute_over_seeds(
 
 
 def _compute_contrast_size(name: str, originals: Mapping[frozenset[str], frozenset[str]]) -> float:
-    """Return √(Σ_g w_g²) of a component's contrast over groups g of cells that are copies."""
+    """Return √(Σ_g w_g²), the error of a component's Shapley value in errors of one cell's mean.
+
+    w_g sums the weights of the value's formula over a group g of cells that are copies.
+    """
     n = max(map(len, originals))
     groups: dict[frozenset[str], float] = {}
     for subset, original in originals.items():

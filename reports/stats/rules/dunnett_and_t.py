@@ -30,6 +30,7 @@ class DunnettAndT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
+        """Return each row's half width (below, above): the larger of its t's and Dunnett's."""
         from scipy import stats
 
         stage = sample.restrict_to_first_stage()
@@ -43,23 +44,19 @@ class DunnettAndT(ComparisonRule):
             if len(stage_gaps) > 1 and shared is not None:
                 t = stats.t.ppf((1 + LEVEL) / 2, len(stage_gaps) - 1)
                 c = dunnett_quantile(len(blocks), shared.df, correlation)
-                half = max(
-                    float(t * stage_gaps.std(ddof=1) * np.sqrt(1 / len(common))),
-                    float(c * shared.sd * np.sqrt(2 * (1 / len(common)))),
-                )
+                own_half = float(t * stage_gaps.std(ddof=1) * np.sqrt(1 / len(common)))
+                shared_half = float(c * shared.sd * np.sqrt(2 * (1 / len(common))))
+                half = max(own_half, shared_half)
             reach[name] = (half, half)
         return reach
 
 
 def compute_least_correlation(blocks: Sequence[frozenset[int]]) -> float:
-    """Return the least correlation of two rows' mean differences to one baseline.
+    """Return the least correlation between mean differences of two rows to the common baseline.
 
-    Over the blocks S_i that row and baseline share, corr(d̄_i, d̄_j) = |S_i ∩ S_j| / (2 √(|S_i|
-    |S_j|)): 1/2 if nothing is missing.
+    With S_i the blocks (seeds) that row i and the baseline both have, corr(d̄_i, d̄_j) =
+    |S_i ∩ S_j| / (2 √(|S_i| |S_j|)), which is 1/2 if no run is missing.
     """
-    correlations = [
-        len(a & b) / (2 * np.sqrt(len(a) * len(b)))
-        for i, a in enumerate(blocks)
-        for b in blocks[:i]
-    ]
+    pairs = [(a, b) for i, a in enumerate(blocks) for b in blocks[:i]]
+    correlations = [len(a & b) / (2 * np.sqrt(len(a) * len(b))) for a, b in pairs]
     return float(min(correlations, default=0.5))

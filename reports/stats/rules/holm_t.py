@@ -9,10 +9,10 @@ from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
 def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return the level α / k at which each row's interval leaves out 0 exactly if Holm rejects.
+    """Return each row's level α / k, at which its interval leaves out 0 exactly if Holm rejects.
 
-    In ascending order of p the i-th of m rows is tested at α / (m − i); from the first that is not
-    rejected on, all have that one's level.
+    In ascending order of p, the rows i = 0, 1, … of m are tested at α / (m − i). From the first row
+    that is not rejected on, all rows get this row's level.
     """
     levels, alpha, stopped = {}, 1 - LEVEL, 0
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -37,6 +37,7 @@ class HolmT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
+        """Return each row's half width (below, above): of its paired t, at its Holm level."""
         from scipy import stats
 
         stage = sample.restrict_to_first_stage()

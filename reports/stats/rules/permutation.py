@@ -32,21 +32,21 @@ class Permutation(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
+        """Return how far each row's interval reaches (below, above); infinite for few blocks."""
         gaps = {name: sample.compute_differences(name) for name in sample.rows}
-        levels = assign_holm_levels(
-            {name: permutation_p(list(values)) or 1.0 for name, values in gaps.items()}
-        )
+        p_values = {name: permutation_p(list(values)) or 1.0 for name, values in gaps.items()}
+        levels = assign_holm_levels(p_values)
         reach = {}
         for name, values in gaps.items():
             means = np.sort(_compute_subset_means(values))
-            k = int(levels[name] * (len(means) + 1) / 2 + 1e-9)
+            k = int(levels[name] * (len(means) + 1) / 2 + 1e-9)  # means outside, on each side
             ends = (means[k - 1], means[-k]) if k else (-np.inf, np.inf)
             reach[name] = (float(values.mean() - ends[0]), float(ends[1] - values.mean()))
         return reach
 
 
 def _compute_subset_means(values: np.ndarray) -> np.ndarray:
-    """Return the mean of each subset that is not empty; of random ones above `ENUMERATED`."""
+    """Return the mean of every subset that is not empty, or of random ones if there are many."""
     n = len(values)
     if n <= ENUMERATED:
         members = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1

@@ -116,8 +116,8 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
     assert second == (
         "rows judges ddml in another regime than b, which chose optimizer.lr, method.alpha: "
         'backbone.mode "frozen" there, "finetune" here, training.epochs 8 there, 2 here; tune in '
-        "the regime it judges, or promote the best three or more cells of b in it and take the "
-        "best of those"
+        "the regime of rows, or promote the best three or more cells of b in that regime and take "
+        "the best of those"
     )
 
 
@@ -173,9 +173,9 @@ def test_one_training_a_proposal_is_no_choice() -> None:
         a=tune("plain", 6, seeds=1), b=tune("ddml", 6, seeds=1), rows=rows(best("a"), best("b"))
     )
     assert line == (
-        "rows compares rows chosen by one training a proposal: plain, ddml; rank finalists of a, b "
-        "on fresh seeds ({design: promote, of: a, best: 4, seeds: [1, 2]}) and take the best of "
-        "those"
+        "rows compares rows whose search trained each proposal once: plain, ddml; rank finalists "
+        "of a, b on fresh seeds ({design: promote, of: a, best: 4, seeds: [1, 2]}) and take the "
+        "best of those"
     )
 
 
@@ -190,7 +190,7 @@ def test_finalists_on_fresh_seeds() -> None:
     assert warned(**studies) == []
     studies["b_final"]["seeds"] = 2
     assert warned(**studies) == [
-        "b_final ranks the best cells of b at seeds that chose them (0): give it fresh ones "
+        "b_final ranks the best cells of b at seeds that chose them (0): give b_final fresh seeds "
         "(studies.b_final.seeds)"
     ]
 
@@ -201,8 +201,8 @@ def test_finalists_on_fresh_seeds() -> None:
 def test_a_method_without_a_neutral_candidate() -> None:
     studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a"), best("b"))}
     assert warned(floor=True, **studies) == [
-        "rows has rows that may end below plain for having more to try alone: ddml; give b one "
-        "candidate more, `neutral: {best_of: a}`"
+        "rows has rows that may end below plain only because they had more to try: ddml; give b "
+        "one candidate more, `neutral: {best_of: a}`"
     ]
     studies["b"]["neutral"] = {"best_of": "a"}
     assert warned(floor=True, **studies) == []
