@@ -99,13 +99,8 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
         )
     if len(budgets) < 2:
         return
-    searches = dict.fromkeys(
-        base
-        for trials, tied in budgets.items()
-        for row in tied
-        for base in row.lineage
-        if trials < most and _is_search(plan, base)
-    )
+    below = [row for trials, tied in budgets.items() if trials < most for row in tied]
+    searches = dict.fromkeys(b for row in below for b in row.lineage if _is_search(plan, b))
     remedies = [f"raise `trials` of {shorten_list(list(searches))}"] if searches else []
     if 0 in budgets:
         remedies.append(f"centre {cells[0]} on a search of its own (`around`)")
@@ -129,13 +124,17 @@ def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
             changed = {path for paths in _find_other_regimes(plan, row).values() for path in paths}
             if changed:
                 from_heads = "backbone.mode" in changed and row.regime["backbone.mode"] != "frozen"
+                # the learning rates were found while only a head was trained
                 remark = "rates from heads" if from_heads else "tuned in another regime"
                 remarks.setdefault(name, {})[point.cell] = remark
     return remarks
 
 
 def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
-    """Map each study that tuned a row in another regime to the settings that differ there."""
+    """Map each study that tuned a row in another regime to the settings that differ there.
+
+    A regime is what is trained, how long, on which data, and which epoch is kept.
+    """
     differences: dict[str, dict[str, Any]] = {}
     for chooser in dict.fromkeys(row.choosers.values()):
         regimes = collect_study_regimes(plan, chooser)
@@ -150,7 +149,7 @@ def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
 
 
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of rows whose values were chosen in another regime than the row's own."""
+    """Yield warnings of rows with values from another regime (epochs, data, …) than their own."""
     differences: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         for chooser, changed in _find_other_regimes(plan, row).items():
@@ -201,7 +200,7 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
     for row in rows:
         if row.bases and not get_neutral_options(row.method):
             baselines.setdefault(row.loss, row)
-    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}
+    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # loss → rows and their searches
     for row in rows:
         if not get_neutral_options(row.method) or row.loss not in baselines:
             continue

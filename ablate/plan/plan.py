@@ -162,12 +162,11 @@ class Plan:
 
         layers = [*self.base, *name_places(study.build_base_layers(bases))]
         layers += name_places(study.build_own_layers(point, fold))
-        if point is not None and (
-            point.levels == NEUTRAL_POINT.levels or (bases and point.is_unchanged)
-        ):
+        is_neutral = point is not None and point.levels == NEUTRAL_POINT.levels
+        if is_neutral or (point is not None and bases and point.is_unchanged):
             # Switch the method off in a neutral cell, and where a neutral cell is taken unchanged.
             merged = merge_layers(layers)
-            if point.levels == NEUTRAL_POINT.levels or inherits_neutral(merged, bases):
+            if is_neutral or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
         return Stack(layers if name in self.as_written else [*layers, self.top])
 

@@ -60,7 +60,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
         if unseen and settings.get("backbone.mode") == "frozen":
             lines.append(
                 f"{name} varies {', '.join(unseen)} with backbone.mode: frozen, whose cached "
-                "features do not depend on them: leave them out, or set backbone.mode: finetune"
+                "features are equal for all values: leave that out, or set backbone.mode: finetune"
             )
     return lines
 
@@ -88,13 +88,13 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     size = compute_detectable_size(splits or seeds, comparisons, cells=cells)
     several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
-        return [f"with one seed its table cannot judge {several}: give --seeds N"]
+        return [f"with one seed the study's table cannot judge {several}: give --seeds N"]
     amount = f"{size:.1f} standard deviations of a {'split' if splits else 'run'}"
     if sd is not None and not splits:
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
     blocks = f"{splits} splits" if splits else f"{seeds} seeds"
-    return [f"with {blocks} its table detects differences of {amount} ({several})"]
+    return [f"with {blocks} the study's table detects differences of {amount} ({several})"]
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:

@@ -108,8 +108,8 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     document = load_yaml(path.parent / name, only_regular=True)
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
-        example = "search_spaces/papers/ddml.sources.yaml"
-        raise ConfigError(document.name, f"the file has no `sources`. Add a list as in {example}.")
+        example = "Add one as in search_spaces/papers/ddml.sources.yaml."
+        raise ConfigError(document.name, f"the file has no list `sources`. {example}")
     return {**data, "report": {**report, "sources": sources}}
 
 

@@ -87,16 +87,16 @@ def fit_factorial(
     without degrees of freedom there is none, and neither are standard errors and p.
 
     A term whose columns are spanned, in whole or in part, by those of earlier ones (main effects
-    first, then interactions in the order of the factors) is left out and listed in `aliased`: in a
-    fraction, the estimate of a term that stays is mixed with theirs.
+    first, then interactions in the order of the factors) is left out and listed in `aliased`: the
+    estimate of a term that stays is mixed with those of terms left out, as in fractional designs.
 
     Args:
-        cells: (levels by factor, {seed: value}) per cell; values that are not finite are left out.
-            A factor that a cell lacks is at the level "".
+        cells: (level by factor, {seed: value}) for each cell, a combination of levels; values that
+            are not finite are left out. A factor that a cell lacks is at the level "".
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
         levels: the order of a factor's levels, low first; default: as they come.
-        resolution: cells are copies if no seed differs by as much, or by nothing.
-        family: so many intervals hold together with 95 % (independent contrasts of one error).
+        resolution: cells are copies if their values at each seed differ by less, or not at all.
+        family: number of intervals that hold together with 95 % (independent contrasts).
 
     Returns:
         None if fewer than two cells have a value, or no factor varies.
@@ -129,20 +129,20 @@ def fit_factorial(
     # least squares, in which k copies weigh 1/k each
     originals = find_originals(by_cell, resolution)
     counts = Counter(originals.values())
-    root = np.sqrt([1 / counts[originals[key]] for key in keys])
-    model = np.hstack([blocks, *terms.values()]) * root[:, None]
-    beta = np.linalg.lstsq(model, y * root, rcond=None)[0]
+    root_weights = np.sqrt([1 / counts[originals[key]] for key in keys])
+    model = np.hstack([blocks, *terms.values()]) * root_weights[:, None]
+    beta = np.linalg.lstsq(model, y * root_weights, rcond=None)[0]
     inverse = np.linalg.inv(model.T @ model)
 
     # error: of the replicates (seeds) of distinct cells, else of the residuals of the model
     is_distinct = np.array([originals[key] == key for key in keys])
-    distinct = [key for key in keys if originals[key] == key]
-    within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct)
+    distinct_keys = [key for key in keys if originals[key] == key]
+    within, rank = _compute_within_squares(y[is_distinct], blocks[is_distinct], distinct_keys)
     between = _compute_residual_squares(y[is_distinct], blocks[is_distinct]) - within
-    squares, error, df = within, "replicates", len(distinct) - rank
+    squares, error, df = within, "replicates", len(distinct_keys) - rank
     if df < 1:
-        squares, error = _compute_residual_squares(y * root, model), "residual"
-        df = len(distinct) - model.shape[1]
+        squares, error = _compute_residual_squares(y * root_weights, model), "residual"
+        df = len(distinct_keys) - model.shape[1]
     variance = squares / df if df > 0 else None
     rounding = (ROUNDING * np.abs(y).max()) ** 2
     is_flat = bool(between <= len(y) * rounding)

@@ -80,7 +80,7 @@ def test_a_plan_says_which_differences_its_tables_can_tell(
     for seeds in (1, 5, 10):
         plan(images, training, "--seeds", str(seeds), studies=ROWS, report=TABLE)
         lines = capsys.readouterr().out.splitlines()
-        (sizes[seeds],) = [line.strip() for line in lines if " its table " in line]
-    assert sizes[1].startswith("with one seed its table cannot judge 1 comparison")
+        (sizes[seeds],) = [line.strip() for line in lines if " study's table " in line]
+    assert sizes[1].startswith("with one seed the study's table cannot judge 1 comparison")
     assert sizes[5].endswith("2.4 standard deviations of a run (1 comparison)")
     assert sizes[10].endswith("1.4 standard deviations of a run (1 comparison)")
