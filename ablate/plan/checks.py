@@ -204,9 +204,9 @@ class _Checker:
             # inherit a placeholder at the path, and see whether later layers drop it
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
-                message = f"a later layer names another {part}, which drops {path} of"
+                message = f"a layer that names another {part} drops {path} of {around.best_of}"
                 remedy = f"Name the {part} in studies.{name}.trial, or list in `take` what to keep"
-                raise ConfigError(where, f"{message} the best of {around.best_of}. {remedy}")
+                raise ConfigError(where, f"{message}. {remedy}")
 
     # ------------------------------------------------------------------ trials
 
@@ -317,9 +317,7 @@ class _Checker:
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not is_same_division):
-                message = (
-                    f"{source}, which chose settings of {name}, may have seen its test classes"
-                )
+                message = f"{source} chose settings of {name} and may have seen its test classes"
                 remedy = "Give both the same data.split, and choose by a metric of val"
                 allow = "With `splits_seen: allow`, rows are marked and give no headline"
                 raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")

@@ -263,6 +263,7 @@ class Plan:
             except ConfigError as fault:
                 dump, error = layers.merged, str(fault)
                 key = compute_canonical_hash({"invalid": dump})
+            # the ensemble of all folds is evaluated once, at the first fold
             cells += [
                 Cell(
                     study=name,
@@ -332,6 +333,7 @@ class Plan:
             for name, study in self.spec.studies.items()
             if "tuning" in type(study).model_fields
         }
+        # add the trials of earlier sweeps to each lineage with a search that reuses them
         for lineage in (lineage for rows in lineages.values() for lineage in rows.values()):
             for name, trials in self.warm_trials.items():
                 if name in lineage:

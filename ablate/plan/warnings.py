@@ -38,8 +38,8 @@ def list_plan_warnings(plan: Plan) -> list[str]:
         study, seeds = plan.spec.studies[name], plan.list_seeds(name)
         # a race (it drops clearly worse cells after some seeds) that has no seeds to save
         if study.race is not None and len(seeds) <= study.race.after:
-            fault = f"{name} races after {study.race.after} of {len(seeds)} seeds, so cells get all"
-            lines.append(f"{fault} seeds: give more seeds, or a smaller `after`")
+            fault = f"{name} races after {study.race.after} of {len(seeds)} seeds, so it saves none"
+            lines.append(f"{fault}: give more seeds, or a smaller `after`")
         # finalists that are ranked by the luck that chose them
         source = study.find_source_cell()
         if source is not None and study.size > 1:

@@ -47,6 +47,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         ranks = [(f"{field}.rank", around, around.rank) for field, around in study.references()]
         if source is not None:
             ranks.append(("best", source, study.size - (study.find_baseline() is not None)))
+        # a neutral cell (the method switched off) may win here, or among the cells promoted
         if study.find_baseline() is not None or (
             source is not None and source.best_of in neutral and study.size > 1
         ):
@@ -54,8 +55,8 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         # check the ranks of the cells that it takes
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
-                message = f"{rank} is more than the {sizes[around.best_of]} cells of"
-                raise ConfigError(f"studies.{name}.{key}", f"{message} {around.best_of}. Lower it.")
+                message = f"{rank} is too high: {around.best_of} has {sizes[around.best_of]} cells"
+                raise ConfigError(f"studies.{name}.{key}", f"{message}. Lower it.")
 
 
 def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
@@ -78,7 +79,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             searched = _list_searched_axes(studies, around)
             if not searched:
                 message = f"no numeric axis was searched for {around.best_of}"
-                raise ConfigError(where, f"{message}. Name a study that leads to a search.")
+                raise ConfigError(where, f"{message}. Name a study that builds on a search.")
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
             with_box = study.model_copy(update={"space": axes | study.space})
@@ -149,9 +150,9 @@ def check_compared(field: str, metric: str) -> None:
     """
     split, last = MetricName.parse(metric)
     if split == "train" and last:
-        message = f"{metric!r} is measured on the training classes, so trials cannot be compared by"
+        message = f"{metric!r} is measured on the training classes, so it cannot compare trials"
         remedy = f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`."
-        raise ConfigError(field, f"{message} it. {remedy}")
+        raise ConfigError(field, f"{message}. {remedy}")
 
 
 def list_splits_read(study: Study, objective: str) -> list[str]:
@@ -287,8 +288,8 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         _check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = f"{name} proposes its cells while it runs. Leave `cells` out to show the"
-            raise ConfigError(f"{field}.options.cells", f"{message} best.")
+            message = f"{name} proposes its cells while it runs, so none can be named"
+            raise ConfigError(f"{field}.options.cells", f"{message}. Remove `cells`.")
         cells = [point.cell for point in study.all_points]
         _check_known(f"{field}.options.cells", options.cells, cells)
     # number of factors and levels

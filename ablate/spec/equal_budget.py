@@ -87,7 +87,7 @@ class Fair(SpecPart):
         """Refuse seeds with which the rows are searched and their finalists are ranked."""
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"{join_words(sorted(used))} search and rank the rows. Choose other seeds."
+            message = f"the searches of rows use {join_words(sorted(used))}. Choose other seeds."
             raise ConfigError("seeds", message)
         return value
 
@@ -161,7 +161,7 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
         twin_rows = list(_list_rows(data, name, study, fair))
         twins = _build_equal_budget_studies(name, study, twin_rows, fair)
         for existing in twins.keys() & studies.keys():
-            message = f"its twin would overwrite the study {existing!r}. Rename yours"
+            message = f"the fair twin would overwrite the study {existing!r}. Rename yours"
             raise ConfigError(f"fair.of.{idx}", message)
         studies |= twins
         rows += twin_rows
@@ -173,8 +173,9 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
     for idx, also in enumerate(fair.also):
         if not any(map(also.is_matching, rows)):
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
-            message = "its `methods`, `losses` and `studies` fit no row. Choose from"
-            raise ConfigError(f"fair.also.{idx}", f"{message} {join_words(sorted(pairs))}")
+            remedy = f"Choose from the rows {join_words(sorted(pairs))}"
+            message = f"`methods`, `losses` and `studies` together fit no row. {remedy}"
+            raise ConfigError(f"fair.also.{idx}", message)
     return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 
