@@ -130,7 +130,7 @@ class StudyBase(SpecPart):
     @field_validator("objectives", mode="before")
     @classmethod
     def check_metric_names(cls, value: Any) -> Any:
-        """Accept a metric's name as an objective that is maximised."""
+        """Turn each metric's name in `objectives` into an objective; it is maximised by default."""
         if not isinstance(value, list | tuple):
             return value
         return [{"metric": item} if isinstance(item, str) else item for item in value]
@@ -140,19 +140,18 @@ class StudyBase(SpecPart):
         """Refuse options that exclude each other: splits, folds, races and ensembles."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"
-            raise ConfigError("splits", f"it excludes {other}. Remove one of them.")
+            raise ConfigError("splits", f"splits exclude {other}. Remove one of them.")
         if self.splits is not None and not self.is_fixed:
-            message = "a search may not see test classes that a split trains on. Put splits in a "
-            raise ConfigError("splits", f"{message}study around the best of this one.")
+            fault = "a search may not see test classes that a split trains on"
+            remedy = "Put splits in a study around the best of this one."
+            raise ConfigError("splits", f"{fault}. {remedy}")
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
-            message = (
-                f"a race compares by the sweep's objective, seed by seed. Remove it, or {other}."
-            )
-            raise ConfigError("", message)
+            fault = "a race compares by the sweep's objective, seed by seed"
+            raise ConfigError("", f"{fault}. Remove race, or {other}.")
         if ENSEMBLE in self.evaluate and not (self.is_fixed and self.folds is not None):
-            message = "evaluate: [ensemble] needs a design that lists its cells, with folds"
-            raise ConfigError("", f"{message}. Put it in a study around the best of this one.")
+            fault = "evaluate: [ensemble] needs a design that lists its cells, with folds"
+            raise ConfigError("", f"{fault}. Put it in a study around the best of this one.")
         return self
 
     # ---------------------------------------------- hooks, in the order in which they are called
@@ -165,18 +164,18 @@ class StudyBase(SpecPart):
         return None
 
     def references(self) -> Iterable[InheritedConfig]:
-        """3. Yield all references to other studies, with their places in the study."""
+        """3. Yield all references to other studies, with their places (`around.0`) in this one."""
         places = [f"around.{i}" for i in range(len(self.around))]
         yield from map(InheritedConfig, places if len(places) > 1 else ["around"], self.around)
-        if (baseline := self.find_baseline()) is not None:
+        if (baseline := self.find_baseline()) is not None:  # whose values the neutral cell takes
             yield InheritedConfig(NEUTRAL, baseline)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
-        """4. Receive facts on the studies before this one.
+        """4. Receive facts on the studies before this one; designs that need them store them.
 
         Args:
             sizes: study → number of its cells.
-            neutral: studies whose best cell may be neutral.
+            neutral: studies whose best cell may be neutral: its method is switched off.
         """
 
     def points(self) -> list[Point]:
@@ -195,10 +194,10 @@ class StudyBase(SpecPart):
         """Refuse a design that defines a hook of an earlier version.
 
         Raises:
-            ConfigError: It does; the message names the replacement.
+            ConfigError: the class defines such a hook; the message names its replacement.
         """
         super().__init_subclass__(**more)
-        for name in GONE.keys() & vars(cls).keys():
+        for name in GONE.keys() & vars(cls).keys():  # GONE: hook → remedy
             message = f"no design defines {name!r} since {VERSION}. Remove it: {GONE[name]}"
             raise ConfigError(f"{cls.__module__}.{cls.__name__}", message)
 
@@ -215,15 +214,15 @@ class StudyBase(SpecPart):
 
     @property
     def size(self) -> int:
-        """The number of cells, of one seed and fold."""
+        """The number of cells, counting seeds and folds once."""
         sampled = self.sampling()
         if sampled is None:
             return len(self.all_points)
-        return sampled.trials + (self.find_baseline() is not None)
+        return sampled.trials + (self.find_baseline() is not None)  # plus the neutral cell
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The paths that the cells set."""
+        """The dotted paths (`optimizer.lr`) of the settings that the cells set."""
         sampled = self.sampling()
         if sampled is not None:
             return tuple(sampled.space)
@@ -233,11 +232,11 @@ class StudyBase(SpecPart):
     def keeps_seeds(self) -> bool:
         """Whether the study keeps its own seeds despite `--seeds`.
 
-        The budget of a search depends on its seeds, and finalists need seeds of their own.
+        The budget of a search depends on its seeds. A promote study with listed seeds trains cells
+        again on seeds that did not choose them.
         """
-        return not self.is_fixed or (
-            self.find_source_cell() is not None and isinstance(self.seeds, tuple)
-        )
+        is_promoting = self.find_source_cell() is not None
+        return not self.is_fixed or (is_promoting and isinstance(self.seeds, tuple))
 
     def get_scheduler(self) -> SchedulerBase | None:
         """Return the scheduler that ends cells early; None without one."""
@@ -254,26 +253,28 @@ class StudyBase(SpecPart):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy the study without its cached properties, since the copy's fields may differ."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+        for name in copied.__dict__.keys() - type(copied).model_fields.keys():  # the cached ones
             del copied.__dict__[name]
         return copied
-
-    # ----------------------------------------------------------------- centres
 
     def find_baseline(self) -> Around | None:
         """Return the study that the neutral cell is centred on; None without a neutral cell."""
         return getattr(self, NEUTRAL, None)
 
     def find_base_studies(self) -> dict[str, str]:
-        """Map each study that this one is centred on to the place that names it."""
+        """Map each study whose values this one takes to the place, for messages, that names it."""
         places: dict[str, str] = {}
         for field, around in self.references():
-            places.setdefault(around.best_of, field if field == OF else f"{field}.best_of")
+            place = field if field == OF else f"{field}.best_of"  # `of` itself names the study
+            places.setdefault(around.best_of, place)
         return places
 
     def list_base_references(self, levels: FactorLevels = ()) -> tuple[InheritedConfig, ...]:
-        """Return the references of a cell to other studies, lowest layer first."""
-        if levels == NEUTRAL_POINT.levels:
+        """Return the references to studies from which a cell takes values, lowest layer first.
+
+        `levels` are the factor levels that identify the cell; () if all cells take the same values.
+        """
+        if levels == NEUTRAL_POINT.levels:  # the neutral cell lies on no cell that `of` promotes
             return tuple(base for base in self.references() if base.place != OF)
         point = self.by_levels.get(levels)
         if point is not None and point.references is not None:
@@ -281,38 +282,32 @@ class StudyBase(SpecPart):
         return tuple(base for base in self.references() if base.place != NEUTRAL)
 
     def list_needed_bases(self, levels: FactorLevels = ()) -> tuple[Around, ...]:
-        """Return the cells of other studies that a cell is centred on, lowest layer first."""
+        """Return the cells of other studies whose values a cell takes, lowest layer first."""
         return tuple(base.around for base in self.list_base_references(levels))
 
     def find_source_cell(self, levels: FactorLevels = ()) -> Around | None:
-        """Return the cell of another study that a promoted cell trains again.
+        """Return the cell of another study that a promoted cell trains again; None without one.
 
-        Args:
-            levels: the cell; empty for the first promoted one.
-
-        Returns:
-            None if the study does not promote.
+        `levels` are the factor levels that identify the promoted cell; () stands for the first one.
         """
         point = self.by_levels.get(levels)
         return None if point is None else point.source
 
     @cached_property
     def by_levels(self) -> dict[FactorLevels, Point]:
-        """Factor levels → their cell; empty ones stand for the first promoted cell, if any."""
+        """A dict from factor levels to their cell; () leads to the first promoted cell, if any."""
         by_levels = {point.levels: point for point in self.all_points if point.levels}
         promoted = next((point for point in self.all_points if point.source is not None), None)
         return by_levels if promoted is None else {**by_levels, (): promoted}
 
-    # ------------------------------------------------------------------ layers
-
     def build_base_layers(self, bases: Sequence[Mapping[str, Any]]) -> list[Layer]:
-        """Build the layers of the study's centre, lowest first.
+        """Build the layers (partial trials) that all cells of the study lie on, lowest first.
 
         Values of other studies are laid over the study's `trial`; in a promote study they are laid
-        below it, since `trial` says what changes.
+        below `trial`, which says what changes.
 
         Args:
-            bases: values of the studies that it is centred on, lowest layer first.
+            bases: values taken from other studies, by dotted path, lowest layer first.
         """
         trial_layer = Layer("trial", self.trial)
         if self.find_source_cell() is not None:
@@ -320,7 +315,7 @@ class StudyBase(SpecPart):
         return [trial_layer, *(Layer("around", values) for values in bases)]
 
     def build_own_layers(self, point: Point | None, fold: int | None) -> list[Layer]:
-        """Build the layers over the centre: those of a point and of a fold or split."""
+        """Build the layers (partial trials) of a cell: those of its point and its fold or split."""
         layers = [] if point is None else [*point.layers, Layer(point.where, point.values)]
         if self.folds is not None:
             split = {"data.split.folds": self.folds, "data.split.fold": fold or 0}
@@ -331,31 +326,30 @@ class StudyBase(SpecPart):
         return layers
 
     def export_params(self, point: Point) -> dict[str, Any]:
-        """Return the values that a cell sets, by path, which studies centred on it inherit."""
+        """Return the values that a cell sets, by path, which studies around the cell inherit."""
         return dict(self.layer_values[point.levels] if point.layers else point.values)
 
     @cached_property
     def layer_values(self) -> dict[FactorLevels, dict[str, Any]]:
-        """Map the levels of each point to the values that its layers set; cached, as often read."""
-        return {
-            point.levels: flatten_paths(merge_layers(point.layers))
-            for point in self.all_points
-            if point.layers
-        }
+        """A dict from the levels of each point with layers to what the layers set, by path."""
+        points = [point for point in self.all_points if point.layers]
+        return {point.levels: flatten_paths(merge_layers(point.layers)) for point in points}
 
     def find_overriding_params(self, point: Point | None) -> dict[str, Any]:
-        """Return the values that a point sets over all inherited ones, by path."""
+        """Return the values, by path, that override those that a cell inherits from other studies.
+
+        In a promote study the study's `trial` overrides them too.
+        """
         params = {} if point is None else self.export_params(point)
-        return (
-            params
-            if self.find_source_cell() is None
-            else flatten_paths(expand_paths(self.trial, "trial")) | params
-        )
+        if self.find_source_cell() is None:
+            return params
+        return flatten_paths(expand_paths(self.trial, "trial")) | params
 
     def find_always_exported_paths(self) -> list[str]:
-        """Return the paths that every cell sets, whatever its levels.
+        """Return the dotted paths that every cell sets, whatever its levels.
 
-        Left out are those of a component that a factor chooses, and those searched under a `when`.
+        Left out are paths below another one (options of a component that varies as a whole), and
+        axes that a search has only under a condition (`when`).
         """
         sampled = self.sampling()
         return [
@@ -365,10 +359,8 @@ class StudyBase(SpecPart):
             and not (sampled is not None and sampled.space[path].when)
         ]
 
-    # ------------------------------------------------------------------- plans
-
     def list_representatives(self) -> Sequence[Point | None]:
-        """Return the points whose centres a plan checks: those with layers, or None for all."""
+        """Return the points whose bases a plan checks: those with layers, or None for all alike."""
         return [p for p in self.all_points if p.layers and LEFT_OUT not in p.levels] or (None,)
 
 

@@ -83,18 +83,19 @@ class Compare(StudyBase):
 
     @model_validator(mode="after")
     def check_combinations(self) -> "Compare":
+        """Refuse reserved names, faulty rules, too many cells and unknown factors in `best_of`."""
         factors = self.list_factors()
         if not factors:
-            raise ConfigError("", "it compares nothing. Give variants, cross, or both.")
+            raise ConfigError("", "this study compares nothing. Give variants, cross, or both.")
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
-            message = "this name is reserved. Rename the factor, or list `variants`."
+            message = f"the name {name} is reserved. Rename the factor, or list `variants`."
             raise ConfigError(f"cross.{name}", message)
         if self.exclude and len(factors) < 2:
             message = "a rule of exclude needs two factors or more. Remove the level itself."
             raise ConfigError("exclude", message)
         check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())
-        if total <= MAX_COMBINATIONS and self.exclude:
+        if total <= MAX_COMBINATIONS and self.exclude:  # more would take too long to filter
             total = len(self.combinations)
         check_size(total)
         for i, around in enumerate(self.around):
@@ -109,34 +110,36 @@ class Compare(StudyBase):
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[InheritedConfig]:
+        """Yield the references to other studies that the study makes, and those of its levels.
+
+        Placeholders as in `best_of: tune_{method}` are filled in for each combination of levels.
+        """
         for field, around in super().references():
-            for name in dict.fromkeys(
-                around.fill_template(p.levels).best_of for p in self.combinations
-            ):
+            names = (around.fill_template(point.levels).best_of for point in self.combinations)
+            for name in dict.fromkeys(names):
                 yield InheritedConfig(field, around.model_copy(update={"best_of": name}))
         for factor, levels in self.list_factors().items():
-            for name in levels:
-                yield from self._find_base_references(factor, name)
+            for level in levels:
+                yield from self._find_base_references(factor, level)
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         self._neutral = frozenset(neutral)
 
     def points(self) -> list[Point]:
-        """Return the combinations. A row whose base may be won by a neutral cell is followed by the
-        best other cell, which has no trial of its own if the neutral cell does not win.
+        """Return a row for each combination, then second rows for those that may prove neutral.
+
+        A row takes the best cell of another study, which may be a neutral one (the method switched
+        off). The second row takes the best other cell, and trains only if a neutral cell is best.
         """
-        rows = [
-            replace(point, is_unchanged=any(map(self._inherits_method, point.references or ())))
-            for point in self.combinations
-        ]
-        return [
-            *rows,
-            *(self._build_not_neutral_point(point) for point in rows if point.is_unchanged),
-        ]
+        rows = []
+        for point in self.combinations:
+            may_be_neutral = any(map(self._inherits_method, point.references or ()))
+            rows.append(replace(point, is_unchanged=may_be_neutral))
+        return [*rows, *(self._build_not_neutral_point(row) for row in rows if row.is_unchanged)]
 
     @cached_property
     def combinations(self) -> tuple[Point, ...]:
-        """The points of the variants or crossed levels."""
+        """One point for each combination of variants and crossed levels that `exclude` keeps."""
         factors = self.list_factors()
         every = itertools.product(*factors.values())
         return tuple(map(self._build_point, drop_excluded(every, self.exclude, factors)))
@@ -147,56 +150,56 @@ class Compare(StudyBase):
         return (point for point in map(self._build_point, every) if point.levels not in kept)
 
     def _build_point(self, names: Sequence[str]) -> Point:
+        """Return the cell of a combination; `names` has the name of one level for each factor."""
         factors = self.list_factors()
         levels = tuple(zip(factors, names, strict=True))
-        places = [_format_place(*pair) for pair in levels]
-        takes = [
-            InheritedConfig(field, around.fill_template(levels))
-            for field, around in super().references()
-        ]
+        # collect its bases: those of the study, then those of its levels
+        bases = []
+        for field, around in super().references():
+            bases.append(InheritedConfig(field, around.fill_template(levels)))
         for pair in levels:
-            takes += self._find_base_references(*pair)
-        trials = [factors[factor][level].trial for factor, level in levels]
-        layers = [Layer(f"{field}.trial", t) for field, t in zip(places, trials, strict=True)]
-        cell = names[0] if len(names) == 1 else build_cell_name(dict(levels))
-        shift = sum(factors[factor][level].shift_seeds or 0 for factor, level in levels)
-        field = places[-1]
-        return Point(
-            cell, dict(levels), {}, field, levels, tuple(layers), tuple(takes), shift=shift
-        )
+            bases += self._find_base_references(*pair)
+        # collect the partial trials of its levels, and the sum of their shifts of seeds
+        places = [_format_place(*pair) for pair in levels]
+        variants = [factors[factor][level] for factor, level in levels]
+        layers = [Layer(f"{p}.trial", v.trial) for p, v in zip(places, variants, strict=True)]
+        shift = sum(variant.shift_seeds or 0 for variant in variants)
+        cell, where = names[0] if len(names) == 1 else build_cell_name(dict(levels)), places[-1]
+        return Point(cell, dict(levels), {}, where, levels, (*layers,), (*bases,), shift=shift)
 
     def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
         for around in self.list_factors()[factor][level].around:
             yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
     def _inherits_method(self, inherited: InheritedConfig) -> bool:
-        """Return whether a row takes a method's options from a study that a neutral cell may
-        win."""
+        """Return whether a method's options are taken from a study that a neutral cell may win."""
         around = inherited.around
-        reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
-        return reaches and around.neutral is None and around.best_of in self._neutral
+        takes_method = any(path.split(".")[0] == "method" for path in around.take or ("method",))
+        return takes_method and around.neutral is None and around.best_of in self._neutral
 
     def _build_not_neutral_point(self, point: Point) -> Point:
-        """Return the same row based on the best cell that is not neutral."""
+        """Return the second row of a point, based on the best cells that are not neutral.
+
+        A neutral cell has its method switched off. The names of the row end with ", not neutral".
+        """
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
             coords[VARIANT] += OTHER
-        takes = tuple(
-            InheritedConfig(inherited.place, inherited.around.model_copy(update={"neutral": False}))
-            if self._inherits_method(inherited)
-            else inherited
-            for inherited in point.references or ()
-        )
+        bases = []
+        for base in point.references or ():
+            not_neutral = base.around.model_copy(update={"neutral": False})
+            excludes = self._inherits_method(base)
+            bases.append(InheritedConfig(base.place, not_neutral) if excludes else base)
         name, levels = point.cell + OTHER, (*point.levels, LEFT_OUT)
-        return replace(
-            point, cell=name, coords=coords, levels=levels, references=takes, is_unchanged=False
-        )
+        row = replace(point, cell=name, coords=coords, levels=levels, references=tuple(bases))
+        return replace(row, is_unchanged=False)
 
     def notes(self) -> list[str]:
+        """Return the line on the rows that follow the combinations; none without such rows."""
         others = ", ".join(point.cell for point in self.all_points[len(self.combinations) :])
         if not others:
             return []
-        return [f"rows that train only if the method switched off is the best: {others}"]
+        return [f"these rows train only if the method switched off is the best: {others}"]
 
 
 def _format_place(factor: str, level: str) -> str:

@@ -29,19 +29,20 @@ class ComponentDesign(StudyBase):
 
     @model_validator(mode="after")
     def check_disjoint(self) -> "ComponentDesign":
-        owners: dict[str, str] = {}
+        """Refuse a path that two components set when they are off."""
+        owners: dict[str, str] = {}  # path → its component
         for name, off in self.components.items():
             for path in off:
                 if owners.setdefault(path, name) != name:
-                    message = f"{path} stands in {owners[path]} and {name}: keep it in one"
+                    message = f"{path} stands in {owners[path]} and {name}. Please keep it in one."
                     raise ConfigError("", message)
         return self
 
     def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
-        """Return the point with these components off."""
+        """Return the cell named `cell` in which the components `off` are switched off."""
         values: dict[str, Any] = {}
-        for name, switched in self.components.items():
-            values |= switched if name in off else {}
+        for name, off_values in self.components.items():
+            values |= off_values if name in off else {}
         return Point(cell, coords, values, "components")
 
 
@@ -62,6 +63,7 @@ class Components(ComponentDesign):
     tables: ClassVar[tuple[str, ...]] = ("components", "effects")
 
     def points(self) -> list[Point]:
+        """Return a cell for each set of components that are on, smaller sets first."""
         names, points = list(self.components), []
         for count in range(len(names) + 1):
             for on in itertools.combinations(names, count):

@@ -56,42 +56,40 @@ class Factorial(StudyBase):
 
     @model_validator(mode="after")
     def check_possible(self) -> "Factorial":
+        """Refuse options that do not fit each other, and designs with too many cells."""
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:
-            raise ConfigError(
-                "resolution", "only `fraction: fractional` has a resolution. Leave it out."
-            )
+            message = "only `fraction: fractional` has a resolution. Leave `resolution` out."
+            raise ConfigError("resolution", message)
         if self.fraction == "full":
             total = math.prod(len(levels) for levels in self.factors.values())
             if total > MAX_COMBINATIONS:
                 message = f"{total} combinations are more than {MAX_COMBINATIONS}. Take a fraction."
                 raise ConfigError("factors", message)
-            check_size(sum(1 for _ in self._list_kept_combinations()) if self.exclude else total)
+            check_size(sum(1 for _ in self._iterate_kept_combinations()) if self.exclude else total)
         else:
             self._check_fraction()
         return self
 
     def _check_fraction(self) -> None:
+        """Refuse rules, factors without two levels, and too many factors for a fraction."""
         if self.exclude:
-            raise ConfigError(
-                "exclude", f"a {self.fraction} factorial needs all its runs. Remove it."
-            )
+            message = f"a {self.fraction} factorial needs all its runs. Remove `exclude`."
+            raise ConfigError("exclude", message)
         for factor, levels in self.factors.items():
             if len(levels) != 2:
                 message = f"a {self.fraction} factorial takes 2 levels a factor, not {len(levels)}"
-                raise ConfigError(f"factors.{factor}", message)
-        screens = self.fraction == "plackett_burman"
-        most = fractions.MAX_SCREENED if screens else fractions.MAX_FACTORS
+                raise ConfigError(f"factors.{factor}", f"{message}. Change them.")
+        is_screening = self.fraction == "plackett_burman"
+        most = fractions.MAX_SCREENED if is_screening else fractions.MAX_FACTORS
         if len(self.factors) > most:
-            message = (
-                f"a {self.fraction} factorial takes up to {most} factors, not {len(self.factors)}"
-            )
-            raise ConfigError("factors", message)
-        check_size(len(list(self._list_level_combinations())))
+            message = f"a {self.fraction} factorial takes up to {most} factors. Remove some of the "
+            raise ConfigError("factors", f"{message}{len(self.factors)}.")
+        check_size(len(list(self._iterate_combinations())))
 
-    def _list_level_combinations(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the levels of each run, in the order of the factors."""
+    def _iterate_combinations(self) -> Iterator[tuple[Any, ...]]:
+        """Yield each run of the design as a tuple: one level for each factor, in their order."""
         levels = [list(levels) for levels in self.factors.values()]
         if self.fraction == "full":
             yield from itertools.product(*levels)
@@ -101,15 +99,16 @@ class Factorial(StudyBase):
         else:
             _, generators = fractions.find_generators(len(levels), self.resolution or 4)
             runs = fractions.build_fractional(len(levels), generators)
-        for run in runs:
+        for run in runs:  # for each factor 0 or 1, the index of its level
             yield tuple(pair[i] for pair, i in zip(levels, run, strict=True))
 
-    def _list_kept_combinations(self) -> Iterator[tuple[Any, ...]]:
-        return drop_excluded(self._list_level_combinations(), self.exclude, self.factors)
+    def _iterate_kept_combinations(self) -> Iterator[tuple[Any, ...]]:
+        return drop_excluded(self._iterate_combinations(), self.exclude, self.factors)
 
     def points(self) -> list[Point]:
+        """Return a cell for each combination of levels that `exclude` keeps."""
         points = []
-        for levels in self._list_kept_combinations():
+        for levels in self._iterate_kept_combinations():
             coords, values = dict(zip(self.factors, levels, strict=True)), dict[str, Any]()
             for factor, level in coords.items():
                 values |= expand_level(factor, self.factors[factor], level)
@@ -117,6 +116,7 @@ class Factorial(StudyBase):
         return points
 
     def notes(self) -> list[str]:
+        """Return the line with which a plan describes the design: its kind, runs and factors."""
         count, runs = len(self.factors), len(self.all_points)
         if self.fraction == "plackett_burman":
             return [f"Plackett–Burman, {runs} runs for {count} factors"]

@@ -31,21 +31,20 @@ Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 def expand_level(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
-    """Return the values that a level sets, by path."""
+    """Return what a level sets, by path: the values of a named level, or the factor's own path."""
     return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
 
 
 def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     """Raise ConfigError for a repeated level, too few levels, or a path that two factors set."""
-    owners: dict[str, str] = {}
+    owners: dict[str, str] = {}  # path → the factor that sets it
     for factor, levels in factors.items():
         field = f"{key}.{factor}"
         if len({to_canonical_json(level) for level in levels}) != len(levels):
-            raise ConfigError(
-                field, f"{format_value(list(levels))} names a level twice. Remove one."
-            )
+            message = f"{format_value(list(levels))} names a level twice. Remove one."
+            raise ConfigError(field, message)
         if len(levels) < least:
-            message = f"it needs at least {least} levels. Set what does not vary in `trial`."
+            message = f"a factor needs {least} levels or more. Set what does not vary in `trial`."
             raise ConfigError(field, message)
         for path in {path for level in levels for path in expand_level(factor, levels, level)}:
             if path in owners:
@@ -56,7 +55,8 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
 
 def check_size(cells: int) -> None:
     if not 0 < cells <= MAX_CELLS:
-        raise ConfigError("", f"it has {cells} cells; there can be 1 to {MAX_CELLS}")
+        message = f"this study has {cells} cells. Change it so that there are 1 to {MAX_CELLS}."
+        raise ConfigError("", message)
 
 
 def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -> None:
@@ -76,12 +76,12 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             texts = [to_canonical_json(level) for level in factors[factor]]
             levels = list_wanted_values(wanted, texts)
             if not levels:
-                raise ConfigError(field, f"it names no level of {factor}. Remove the rule.")
+                raise ConfigError(field, f"the rule names no level of {factor}. Remove the rule.")
             for level in levels:
                 if to_canonical_json(level) not in texts:
                     message = f"{format_value(level)} is no level of {factor}"
                     there = join_words(map(format_value, factors[factor]))
-                    raise ConfigError(field, f"{message}; there are {there}")
+                    raise ConfigError(field, f"{message}; there are {there}. Name one of these.")
 
 
 def drop_excluded(
@@ -89,19 +89,18 @@ def drop_excluded(
     rules: Sequence[Rule],
     factors: Mapping[str, Collection[Any]],
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the combinations, one level for each factor, that no rule excludes."""
-    names = list(factors)
-    texts_by_factor = {
-        factor: list(map(to_canonical_json, levels)) for factor, levels in factors.items()
-    }
-    matches = [
-        [
-            (names.index(f), {*map(to_canonical_json, list_wanted_values(w, texts_by_factor[f]))})
-            for f, w in rule.items()
-        ]
-        for rule in rules
-    ]
-    for levels in combinations:
-        texts = list(map(to_canonical_json, levels)) if rules else []
-        if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
-            yield levels
+    """Yield the combinations (one level for each factor, in order) that no rule excludes.
+
+    A rule maps factors to a level or a list of levels, and excludes combinations that match all.
+    """
+    # turn each rule into (index of a factor, its excluded levels as JSON)
+    conditions: list[list[tuple[int, set[str]]]] = [[] for _ in rules]
+    for rule, pairs in zip(rules, conditions, strict=True):
+        for i, (factor, levels) in enumerate(factors.items()):
+            if factor in rule:
+                values = list_wanted_values(rule[factor], list(map(to_canonical_json, levels)))
+                pairs.append((i, set(map(to_canonical_json, values))))
+    for combination in combinations:
+        texts = list(map(to_canonical_json, combination)) if rules else []
+        if not any(all(texts[i] in excluded for i, excluded in pairs) for pairs in conditions):
+            yield combination

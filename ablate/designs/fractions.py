@@ -57,7 +57,10 @@ MAX_SCREENED = max(_ROWS) - 1
 
 
 def build_plackett_burman(factors: int) -> list[Run]:
-    """Return the smallest Plackett–Burman design for so many factors, without unused columns."""
+    """Return the runs of the smallest Plackett–Burman design: 0 or 1 for each of the factors.
+
+    The runs are the cyclic shifts of the paper's first row, then a run of all minus (0).
+    """
     signs = next(row for n, row in _ROWS.items() if n > factors)
     columns = len(signs)
     runs = [
@@ -68,19 +71,22 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
 
 def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
-    """Return resolution and generators of the smallest 2^(k−p) with at least resolution `least`.
+    """Return the resolution and the generators of the smallest 2^(k−p) of resolution ≥ `least`.
 
-    The generators are empty if only the full factorial has it.
+    A generator "ABC" names the basic factors whose product a further factor is. Without generators
+    only the full factorial reaches that resolution.
     """
     for basic, resolution, generators in _GENERATORS[least]:
         if basic < factors <= basic + len(generators.split()):
             return resolution, generators.split()[: factors - basic]
-    return factors + 1, []
+    return factors + 1, []  # the full factorial
 
 
 def build_fractional(factors: int, generators: list[str]) -> list[Run]:
-    """Return the runs of a 2^(k−p): basic factors take all combinations, the last one varying
-    fastest; each further factor is the product of those that its generator names.
+    """Return the runs of a 2^(k−p): a level, 0 or 1, for each factor.
+
+    The basic factors A, B, … take all combinations, the last one varying fastest; each further
+    factor is the product of the signs of those that its generator ("ABC") names.
     """
     runs = []
     for levels in itertools.product((0, 1), repeat=factors - len(generators)):

@@ -33,13 +33,15 @@ class Grid(StudyBase):
 
     @model_validator(mode="after")
     def check_size(self) -> "Grid":
+        """Refuse a race beside a scheduler, repeated levels, and too many combinations."""
         if self.race is not None and self.scheduler is not None:
-            raise ConfigError("", "it has a race and a scheduler. Remove one of the two.")
+            raise ConfigError("", "this study has a race and a scheduler. Remove one of them.")
         check_factors(dict(self.grid), "grid")
         check_size(math.prod(map(len, self.grid.values())))
         return self
 
     def points(self) -> list[Point]:
+        """Return a cell for each combination of the listed values."""
         points = []
         for levels in itertools.product(*self.grid.values()):
             values = dict(zip(self.grid, levels, strict=True))

@@ -29,11 +29,13 @@ class OneFactor(StudyBase):
 
     @model_validator(mode="after")
     def check_size(self) -> "OneFactor":
+        """Refuse repeated levels, paths that two factors set, and too many cells."""
         check_factors(self.factors, "factors")
         check_size(1 + sum(map(len, self.factors.values())))
         return self
 
     def points(self) -> list[Point]:
+        """Return the centre, which varies nothing, then a cell for each level of each factor."""
         points = [Point("centre", {}, {}, "factors")]
         for factor, levels in self.factors.items():
             for level in levels:

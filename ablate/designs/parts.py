@@ -48,7 +48,7 @@ class Around(SpecPart):
     box: float | None = Field(None, gt=1, allow_inf_nan=False)
 
     def fill_template(self, levels: FactorLevels) -> "Around":
-        """Return `best_of: tune_{method}` with the names of a combination's levels."""
+        """Fill the placeholders of `best_of: tune_{method}` with the levels of a combination."""
         name = self.best_of
         for factor, level in levels:
             name = name.replace(f"{{{factor}}}", level)
@@ -56,7 +56,7 @@ class Around(SpecPart):
 
 
 def to_list(value: Any) -> Any:
-    """Return `around: {…}` as a list with one item."""
+    """Return a mapping, as in `around: {…}`, as a list with one item; else return the value."""
     return [value] if isinstance(value, dict) else value
 
 
@@ -71,6 +71,7 @@ class Objective(SpecPart):
 
 
 def _choose_seed_tag(value: Any) -> str:
+    """Return the tag of the form in which `seeds` is given: a member of the union `Seeds`."""
     if isinstance(value, Mapping | PrecisionSeeds):
         return "precision"
     return "list" if isinstance(value, list | tuple) else "number"
@@ -85,13 +86,14 @@ Seeds = Annotated[
 
 
 def expand_seeds(seeds: Seeds) -> list[int]:
-    """Return the list of seeds: n → 0…n−1; for seeds by precision the largest possible list."""
+    """Return the list of seeds: n → 0…n−1; if results decide their number, the longest list."""
     if isinstance(seeds, PrecisionSeeds):
         return list(range(seeds.at_most))
     return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
 
 
 def check_seeds(seeds: Seeds | None) -> Seeds | None:
+    """Return `seeds`; raise ConfigError if a list repeats a seed or has one out of range."""
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
             raise ConfigError("seeds", "a seed is named twice. Remove one.")
@@ -112,7 +114,10 @@ class InheritedConfig(NamedTuple):
 
     @property
     def place_in_spec(self) -> str:
-        """The place of the taken values."""
+        """The place, for messages, of the option by which the study chooses what it takes.
+
+        It is `around.take`, or `take` of a promote study; without such paths `around` or `of`.
+        """
         if not self.around.take:
             return self.place
         return "take" if self.place == OF else f"{self.place}.take"
@@ -150,10 +155,8 @@ class Point:
 # coordinate and its factor levels.
 NEUTRAL = "neutral"
 NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
-LEFT_OUT = (
-    NEUTRAL,
-    "left out",
-)  # in the factor levels of a row around the best cell that is not neutral
+# In the factor levels of a row that is based on the best cell that is not neutral.
+LEFT_OUT = (NEUTRAL, "left out")
 OF = "of"  # where a promote study names the one whose cells it trains again
 
 
@@ -163,8 +166,9 @@ def build_cell_name(coords: Mapping[str, Any]) -> str:
 
 
 def format_level(value: Any) -> str:
-    """Return a level for a cell's name: text unchanged, `proxy_anchor(alpha=16)` for a component,
-    else JSON. Long levels end with a digest.
+    """Return a level as part of a cell's name; a long one is cut and ends with a digest.
+
+    Text stays as it is, a component becomes `proxy_anchor(alpha=16)`, any other value JSON.
     """
     if isinstance(value, str):
         return value

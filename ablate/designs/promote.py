@@ -77,15 +77,16 @@ class Promote(StudyBase):
 
     @model_validator(mode="after")
     def check_one_number(self) -> "Promote":
+        """Refuse a study that gives both `best` and `share`, or neither."""
         if self.best is None and self.share is None:
             raise ConfigError("", "the number of cells is missing. Give `best` or `share`.")
         if self.best is not None and self.share is not None:
-            raise ConfigError("share", "best is given too. Remove one of the two.")
+            raise ConfigError("share", "`best` is given too. Remove `best` or `share`.")
         return self
 
     def references(self) -> Iterator[InheritedConfig]:
         yield from super().references()
-        yield InheritedConfig(OF, self._build_ranked_point(1))
+        yield InheritedConfig(OF, self._build_rank_reference(1))
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         """Learn how many cells `of` has."""
@@ -93,7 +94,7 @@ class Promote(StudyBase):
 
     @property
     def count(self) -> int:
-        """The number of promoted cells."""
+        """The number of promoted cells: `best`, or `share` of the cells of `of`, rounded up."""
         if self.best is not None:
             return self.best
         assert self.share is not None and self._source is not None, "link() comes first"
@@ -101,19 +102,21 @@ class Promote(StudyBase):
         return math.ceil(Fraction(repr(self.share)) * self._source)
 
     def points(self) -> list[Point]:
+        """Return a cell for each rank from the best, and last the neutral cell if there is one.
+
+        The neutral cell has the study's method switched off, at the best values of a baseline.
+        """
         around = [inherited for inherited in super().references() if inherited.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
-            again, levels = self._build_ranked_point(rank), ((RANK, str(rank)),)
-            point = Point(
-                build_cell_name({RANK: rank}), {RANK: rank}, {}, OF, levels, is_unchanged=True
-            )
-            points.append(
-                replace(point, references=(*around, InheritedConfig(OF, again)), source=again)
-            )
+            name, levels = build_cell_name({RANK: rank}), ((RANK, str(rank)),)
+            source = self._build_rank_reference(rank)  # the cell of `of` that is trained again
+            bases = (*around, InheritedConfig(OF, source))
+            point = Point(name, {RANK: rank}, {}, OF, levels, (), bases, source, is_unchanged=True)
+            points.append(point)
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
-    def _build_ranked_point(self, rank: int) -> Around:
+    def _build_rank_reference(self, rank: int) -> Around:
         return Around(best_of=self.of, take=self.take, rank=rank)
 
     def notes(self) -> list[str]:

@@ -71,19 +71,24 @@ class Search(StudyBase):
     @field_validator("round", mode="before")
     @classmethod
     def check_rounds(cls, value: Any) -> Any:
+        """Return `round`; refuse all but a number of trials from 1 and "asynchronous"."""
         if value != "asynchronous" and not (type(value) is int and value >= 1):
-            raise ConfigError("round", "it is a number of trials, at least 1, or asynchronous")
+            message = f"{value!r} is no round. Give a number of trials from 1, or asynchronous."
+            raise ConfigError("round", message)
         return value
 
     @model_validator(mode="after")
     def check_possible(self) -> "Search":
+        """Refuse options of the search that are missing, or that exclude each other."""
         if self.race is not None:
             message = "a search cannot have a race. Use a scheduler in place of a race."
             raise ConfigError("", message)
         if not self.space and not any(around.box for around in self.around):
-            raise ConfigError("space", "it is required, unless `around` has a box. Add an axis.")
+            raise ConfigError(
+                "space", "a search without a box in `around` needs a space. Add an axis."
+            )
         if len(self.first_points) > self.trials:
-            message = f"{len(self.first_points)} are more than the {self.trials} trials"
+            message = f"{len(self.first_points)} points are more than the {self.trials} trials"
             raise ConfigError("points", f"{message}. Raise trials, or list fewer.")
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
@@ -91,8 +96,8 @@ class Search(StudyBase):
             raise ConfigError("objectives", f"{', '.join(metrics)} repeat a metric. Remove it.")
         if self.warm_start is not None and (self.folds is not None or self.scheduler is not None):
             other = "folds" if self.scheduler is None else "a scheduler"
-            raise ConfigError("warm_start", f"it excludes {other}. Remove one of them.")
-        if self.space:
+            raise ConfigError("warm_start", f"warm_start excludes {other}. Remove one of them.")
+        if self.space:  # else the axes of a box, which are known only in a plan
             SAMPLERS[get_sampler_name(self)].check(self)
         if self.scheduler is None:
             return self
@@ -100,11 +105,8 @@ class Search(StudyBase):
             message = "a scheduler and a neutral cell exclude each other. Remove one of them."
             raise ConfigError("neutral", message)
         if self.objectives:
-            message = (
-                "it compares by the sweep's objective, but this study has objectives. "
-                "Remove one of them."
-            )
-            raise ConfigError("scheduler", message)
+            message = "a scheduler compares by the sweep's objective alone. Remove scheduler, or "
+            raise ConfigError("scheduler", f"{message}the study's objectives.")
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
             message = f"{self.scheduler.name} compares the trials of a round"
@@ -129,9 +131,9 @@ class Search(StudyBase):
         return [f"{self.sampler.class_name} takes no seed, so the search cannot be resumed exactly"]
 
     def identifies(self) -> dict[str, Any]:
-        """Return what the proposals depend on, besides base, objective and seeds.
+        """Return the options on which the proposals depend, besides base, objective and seeds.
 
-        The number of trials is not part of it, so a larger budget continues a smaller one.
+        The number of trials is left out, so that a larger budget continues a smaller one.
         """
         content: dict[str, Any] = {
             "space": {
@@ -143,9 +145,7 @@ class Search(StudyBase):
             content["scheduler"] = self.scheduler.model_dump()
         if self.objectives:
             content["objectives"] = [objective.model_dump() for objective in self.objectives]
-        later = {
-            "folds": self.folds,
-            "population": self.population,
-            "points": self.first_points or None,
-        }
+        # options of later versions, left out if unused: else known searches would start anew
+        points = self.first_points or None
+        later = {"folds": self.folds, "population": self.population, "points": points}
         return content | {key: value for key, value in later.items() if value is not None}

@@ -24,7 +24,10 @@ def compute_canonical_hash(content: object) -> str:
 
 
 def drop_unused(dump: Any) -> Any:
-    """Drop unused options of later versions from a dump, so that identities stay the same."""
+    """Return a dumped study without the options that later versions added and that are unused.
+
+    The identity of a sweep is a hash of such dumps, and so stays the same in later versions.
+    """
     if isinstance(dump, list):
         return [drop_unused(value) for value in dump]
     if not isinstance(dump, dict):
@@ -36,6 +39,6 @@ def _is_unused(options: dict[str, Any], key: str) -> bool:
     """Return whether an option was added after the first release and has its default."""
     if key in LATER:
         return options[key] in (None, {}, [])
-    if key == "rank":
+    if key == "rank":  # of `around`
         return "best_of" in options and options[key] == 1
     return key == "exclude" and options.get("design") == "compare" and not options[key]

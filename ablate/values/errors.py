@@ -51,11 +51,9 @@ def format_value(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-# ------------------------------------------------------------------ suggestions
-
-
 def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the candidate most similar to a word, ignoring case; None if none is similar."""
+    # reversed: of candidates that differ only in case, the first one stays
     by_case = {candidate.casefold(): candidate for candidate in reversed(list(candidates))}
     close = difflib.get_close_matches(query.strip().casefold(), by_case, n=1, cutoff=cutoff)
     return by_case[close[0]] if close else None
@@ -75,23 +73,22 @@ def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
 
 
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
-    """Return the message for an unknown metric, with the six most similar ones."""
+    """Return the message for an unknown metric, with the six most similar ones.
+
+    `more` ends the list of metrics, for example with where others come from.
+    """
     names = list(candidates)
     # R@1 and P@1 → recall_at_1, mAP@R and mAP → map_at_r, F-1 → f1, RP → r_precision
     split, slash, last = metric.casefold().replace("@", "_at_").rpartition("/")
     last = {"map": "map_at_r", "rp": "r_precision", "f-1": "f1"}.get(last, last)
     last = re.sub(r"^[rp]_at_", "recall_at_", last)
+    # a bare name stands for the metric on validation images
     spelling = f"{split}{slash}{last}" if slash or f"val/{last}" not in names else f"val/{last}"
     similar = difflib.get_close_matches(spelling, names, n=6, cutoff=0)
     n_others = len(names) - len(similar)
     others = f" and {n_others} others" if n_others > 0 else ""
-    return (
-        f"{metric!r} is no metric here; there are {', '.join(similar)}{others}{more}. "
-        f"{suggest_nearest(spelling, names)}"
-    )
-
-
-# ------------------------------------------------------------------ faults that pydantic finds
+    known = f"there are {', '.join(similar)}{others}{more}"
+    return f"{metric!r} is no metric here; {known}. {suggest_nearest(spelling, names)}"
 
 
 def explain_validation_error(
@@ -100,42 +97,40 @@ def explain_validation_error(
     data: Any,
     suggest: Callable[[str], str] | None = None,
 ) -> tuple[list[str], ConfigError]:
-    """Return the path and the message of the first error of a validation.
+    """Return the path of a validation's first fault, and an error that explains it.
 
     Unknown keys come first, because a misspelt key is often the reason for a missing one.
 
     Args:
-        error: pydantic's error.
-        model: the validated model.
-        data: the validated data.
+        error: what pydantic raised when `model` validated `data`.
         suggest: returns a remedy for the path of an unknown key that resembles no other key.
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     paths = [_find_path(fault, data) for fault in faults]
-    # of the faults of a union, take that of the member that matched furthest
+    # a union has faults of each member; take the deepest, of the member that matched best
     index = 0
     if isinstance(faults[0]["input"], list | dict):
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
-    kind, field, raised = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
-    # an error of one of our validators
-    if isinstance(raised, ConfigError):
-        if path[-1:] != [raised.path]:  # a validator of a model names the path below it
-            path = [*path, *raised.path.split(".")] if raised.path else path
-        return path, raised.move_to(".".join(path))
-    # an error of pydantic
+    kind, field, cause = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")
+    # explain a fault that a validator of this project raised
+    if isinstance(cause, ConfigError):
+        if path[-1:] != [cause.path]:  # a validator of a model names the path below the model
+            path = [*path, *cause.path.split(".")] if cause.path else path
+        return path, cause.move_to(".".join(path))
+    # explain a fault that pydantic found
     if kind == "extra_forbidden":
         return path, ConfigError(field, _describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(field, "it is required. Add it.")
+        return path, ConfigError(field, "this key is required. Add it.")
     if kind == "value_error":
         return path, ConfigError(field, str(fault["msg"]).removeprefix("Value error, "))
     text = str(fault["msg"]).partition(" after validation")[0]
     requirement = _REQUIREMENT_BY_TYPE.get(kind) or re.sub(r"^\w+ should ", "must ", text)
-    message = f"it {requirement}, not {format_value(fault['input'])}"
+    message = f"the value {requirement}, not {format_value(fault['input'])}"
     if kind == "literal_error":
         literals = re.findall(r"'([^']*)'", fault["msg"])
         message = f"{message}. {suggest_nearest(str(fault['input']), literals)}"
@@ -143,31 +138,33 @@ def explain_validation_error(
 
 
 def _find_path(fault: Any, data: Any) -> list[str]:
-    """Return the path of an error, without the tags that pydantic inserts for members of unions.
+    """Return the path in `data` of pydantic's fault, whose `loc` also has the tags of unions.
 
-    `("method", "ddml", "alpha")` becomes `["method", "alpha"]` if `data["method"]["name"]` is
-    "ddml", or if "ddml" is no key there. A level has at most one tag, before its keys.
+    A tag is the name of a union's member. `("method", "ddml", "alpha")` becomes `["method",
+    "alpha"]` if `data["method"]["name"]` is "ddml", or if "ddml" is no key of `data["method"]`.
+    A level has at most one tag, before its keys.
     """
     path: list[str] = []
-    level, can_be_tag, last = data, True, len(fault["loc"]) - 1
+    level, can_be_tag, last = data, True, len(fault["loc"]) - 1  # level: the data at `path`
     for i, part in enumerate(fault["loc"]):
         if isinstance(level, Mapping):
             is_tag = can_be_tag and path and any(level.get(field) == part for field in _TAGS)
             can_be_tag = can_be_tag and not is_tag
+            # only the last part may be absent: a missing or unknown key
             must_exist = i < last or fault["type"] in _VALUE_ERRORS or "literal[" in str(part)
             if is_tag or (path and part not in level and must_exist):
                 continue
         elif isinstance(level, list) and isinstance(part, str):
-            continue
+            continue  # a tag: items of a list have numbers
         elif path and not isinstance(level, list):
-            break
+            break  # a plain value has nothing below it
         path.append(str(part))
         level, can_be_tag = _get_child(level, str(part)), True
     return path
 
 
 def _get_child(level: Any, key: str) -> Any:
-    """Return the value of a key or index; None if there is none."""
+    """Return the value at a key of a mapping or an index of a list; None if there is none."""
     if isinstance(level, Mapping):
         return level.get(key)
     is_item = isinstance(level, list | tuple) and key.isdigit() and int(key) < len(level)
@@ -177,11 +174,14 @@ def _get_child(level: Any, key: str) -> Any:
 def _describe_unknown_key(
     path: Sequence[str], model: type[BaseModel], data: Any, suggest: Callable[[str], str] | None
 ) -> str:
-    """Return the message for an unknown or removed key."""
+    """Return the message for the unknown or removed key at `path`.
+
+    `suggest` returns the remedy for a key that resembles no field of `model` there.
+    """
     field, key = ".".join(path), path[-1]
     for removed, remedy in REMOVED_KEYS.items():
         if re.search(rf"(^|\.){removed}$", field):
-            return f"it was removed in {VERSION}. Leave it out: {remedy}"
+            return f"the key {key!r} was removed in {VERSION}. Leave it out: {remedy}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
@@ -191,14 +191,14 @@ def _describe_unknown_key(
 def _explain_tag(
     fault: Mapping[str, Any], path: Sequence[str], model: type[BaseModel], data: Any
 ) -> ConfigError:
-    """Return the error for a missing or unknown tag (`design`, `name`) of a union's member."""
+    """Return the error for a missing or unknown tag: `design` or `name`, which selects a model."""
     field, context = ".".join(path), fault["ctx"]
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
         names = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
-        return ConfigError(
-            f"{field}.{tag}", describe_unknown(f"the {tag}", str(context["tag"]), names)
-        )
+        message = describe_unknown(f"the {tag}", str(context["tag"]), names)
+        return ConfigError(f"{field}.{tag}", message)
+    # list the tags of the components that a registry has, or of the models of the union
     annotation, metadata, _ = _descend_to(model, path, data)
     if mark := _find_registry_mark(metadata):
         names = list(mark.registry)
@@ -206,16 +206,13 @@ def _explain_tag(
         models = _iterate_models(annotation)
         names = [name for inner_model in models for name in _list_tag_values(inner_model, tag)]
     choices = f": one of {join_words(names)}" if names else ""
-    return ConfigError(field, f"its `{tag}` is missing. Add it{choices}.")
-
-
-# ------------------------------------------------------------------ fields of a model at a path
+    return ConfigError(field, f"the key `{tag}` is missing. Add it{choices}.")
 
 
 def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
     """Return the fields of the model at `path` below `model`; empty if there is no model.
 
-    The tags in `data`, which may be partial, select the members of unions.
+    The keys `design` and `name` in `data`, which may be partial, select the members of unions.
     """
     inner = _find_model(*_descend_to(model, path, data))
     return {} if inner is None else dict(inner.model_fields)
@@ -227,7 +224,7 @@ def is_free(annotation: Any) -> bool:
 
 
 def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequence[Any], Any]:
-    """Return the annotation at `path` below `model`, its metadata, and the data there."""
+    """Return the type annotation at `path` below `model`, its metadata, and the value in `data`."""
     annotation: Any = model
     metadata: Sequence[Any] = ()
     for key in path:
@@ -239,14 +236,17 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
         else:  # a mapping or list, perhaps optional
             types = (annotation, *get_args(annotation))
             container = next((t for t in types if get_origin(t) in (dict, list, tuple)), None)
-            members = get_args(container) or (None,)
-            annotation, metadata = members[1 if get_origin(container) is dict else 0], ()
+            arguments = get_args(container) or (None,)  # dict[key, value], list[item]
+            annotation, metadata = arguments[1 if get_origin(container) is dict else 0], ()
         data = _get_child(data, key)
     return annotation, metadata, data
 
 
 def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
-    """Return the model of an annotation, or the member of a union whose tag `data` has."""
+    """Return the model that validates `data`; None if the annotation leaves it open or has none.
+
+    A registry finds the model by `data["name"]`, a union by `design` or `name`.
+    """
     if (mark := _find_registry_mark(metadata)) is not None:
         name = data.get("name") if isinstance(data, Mapping) else None
         name = mark.default if name is None else name
@@ -260,12 +260,12 @@ def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[Bas
 
 
 def _find_registry_mark(metadata: Sequence[Any]) -> FromRegistry | None:
-    """Return the registry mark of a field that configures a component; None without one."""
+    """Return the mark that names the registry of a field's component; None for other fields."""
     return next((mark for mark in metadata if isinstance(mark, FromRegistry)), None)
 
 
 def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models of a union, including those nested in `Optional` and `Annotated`."""
+    """Yield the pydantic models of an annotation: itself, or those of unions and `Annotated`."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     elif get_origin(annotation) not in (dict, list, tuple):
@@ -274,6 +274,6 @@ def _iterate_models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _list_tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:
-    """Return the values of `tag` that select a model in a union."""
+    """Return the values of the key `tag` (`design` or `name`) that select a model in a union."""
     info = model.model_fields.get(tag)
     return get_args(info.annotation) if info is not None else ()

@@ -38,8 +38,9 @@ class Layer:
 def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Merge nested mappings deeply; lists and scalars of `top` replace those of `base`.
 
-    Options of a component that has no name yet stay, for example a tuned temperature before the
-    layer that names its loss. Validation reports options that do not fit the name.
+    Where `top` names another method, loss or data set, options of the former one are dropped.
+    Options of a component that has no name yet stay, as a tuned temperature before the layer that
+    names its loss; validation reports those that do not fit the name.
     """
     merged = dict(base)
     for key, value in top.items():
@@ -48,9 +49,9 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
             merged[key] = value
             continue
         is_renamed = "name" in old and value.get("name", old["name"]) != old["name"]
-        if is_renamed and key in NAMED:
+        if is_renamed and key in NAMED:  # another loss or method: no option of the old one fits
             old = {}
-        elif is_renamed and key == "data":
+        elif is_renamed and key == "data":  # another data set: the shared options stay
             # Embedded data sets read no folder, but identities of existing sweeps contain its path.
             dropped = {"root"} if value["name"] not in EMBEDDED else set()
             shared = DataConfig.model_fields.keys() - dropped
@@ -77,14 +78,14 @@ def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """Return the address in the last layer that sets `path`, or the nearest path above it.
+    """Return the address, for messages, in the last layer that sets `path` or a path above it.
 
     Args:
         layers: lowest first.
-        reported: the path to show in the address; with "" it is `path`.
+        reported: the path that the address ends with; "" stands for `path`.
 
     Returns:
-        If no layer sets it, an address in the last layer; "trial" if no path is reported.
+        If no layer sets the path: "trial" if `reported` is empty, else one in the last layer.
     """
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):

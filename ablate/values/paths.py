@@ -7,7 +7,10 @@ from trainables.errors import ConfigError
 
 
 def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Flatten a nested mapping to `{"optimizer.lr": 0.1, …}`; keep empty mappings and lists."""
+    """Flatten nested mappings to `{"optimizer.lr": 0.1, …}`; keep empty mappings and lists.
+
+    `above` is put before each path; the recursion passes the keys above `values`, with a dot.
+    """
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
@@ -18,14 +21,13 @@ def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Expand dotted keys, at any depth, to nested mappings.
+    """Expand dotted keys at any depth: `{"a.b": 1}` becomes `{"a": {"b": 1}}`.
 
     Args:
         where: the address of the mapping in the spec, or an option such as `--set`, for messages.
 
     Raises:
-        ConfigError: a path is set twice, or has both a value and paths below it, or a key is no
-            text.
+        ConfigError: a path is set twice or has a value and paths below it, or a key is no text.
     """
     nested: dict[str, Any] = {}
     for key, value in values.items():
@@ -41,14 +43,14 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _merge_value(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
-    """Set or merge a value in `nested`; refuse a second value for the same path."""
+    """Set `nested[key]`, or merge two mappings there; refuse a second value for the same path."""
     if key not in nested:
         nested[key] = value
     elif isinstance(nested[key], dict) and isinstance(value, dict):
         for inner_key, inner_value in value.items():
             _merge_value(nested[key], inner_key, inner_value, join_address(where, key))
     else:
-        raise ConfigError(join_address(where, key), "it is given twice. Remove one of the two.")
+        raise ConfigError(join_address(where, key), "this path is given twice. Remove one of the two.")
 
 
 def join_address(where: str, path: object) -> str:
@@ -85,7 +87,7 @@ def is_path_within(path: str, other: str) -> bool:
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the paths whose value or presence differs between configurations."""
+    """Return the dotted paths whose value or presence differs between configurations."""
     flat_configs = [flatten_paths(config) for config in configs]
     paths = dict.fromkeys(path for flat_config in flat_configs for path in flat_config)
     return [

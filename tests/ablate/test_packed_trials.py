@@ -39,7 +39,7 @@ def test_a_spec_that_packs_is_refused(where: str) -> None:
     with pytest.raises(ConfigError) as refused:
         specs.plan(spec, settings=settings)
     text = str(refused.value)
-    assert where in text and "training.packed: the option was removed in 0.2.0" in text
+    assert where in text and "was removed in 0.2.0" in text
     assert "Leave it out" in text
 
 

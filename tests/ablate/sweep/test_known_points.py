@@ -144,7 +144,7 @@ def test_a_box_without_a_search_behind_it_is_refused() -> None:
         plan(grid | {"around": {"best_of": "tune", "box": 2}}, space=ALPHA)
     with pytest.raises(ConfigError, match=r"studies\.tune\.population: the sampler tpe takes no"):
         plan(around={"best_of": "base", "box": 2}, population=5)
-    with pytest.raises(ConfigError, match=r"around\.box: it must be a finite number"):
+    with pytest.raises(ConfigError, match=r"around\.box: the value must be a finite number"):
         plan(around={"best_of": "base", "box": float("inf")})
 
 
