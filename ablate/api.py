@@ -109,10 +109,11 @@ class Results:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """A DataFrame with one row for each cell and seed.
+        """A DataFrame with one row for each cell (configuration that a study compares) and seed.
 
-        Its columns are study, cell, seed, trial_id, status, reason, coordinates as `coords/…`,
-        varied settings as `params/…`, and `val/…`, `test/…` of the selected epoch.
+        Its columns are study, cell, seed, trial_id, status, reason, the cell's factor levels as
+        `coords/…`, settings that vary as `params/…`, and the selected epoch's metrics as `val/…`
+        and `test/…`.
         """
         import pandas as pd
 
@@ -120,9 +121,9 @@ class Results:
             return pd.DataFrame(build_result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
-        """Return the best cell of a study, or of all studies by the sweep's objective.
+        """Return the best cell of a study; without a name, of all studies by the sweep's objective.
 
-        It has `config`, `metrics`, `model` (a path) and `yaml` (a spec that runs it).
+        The result has `config`, `metrics`, `model` (a path) and `yaml` (a spec that trains it).
 
         Raises:
             ConfigError: there is no such study, or it has no result.
@@ -138,11 +139,12 @@ def prepare(
     leaves: bool = False,
     runs: bool = True,
 ) -> tuple[Plan, Settings]:
-    """Check a spec and this machine, and return the plan and settings of a run.
+    """Check a spec and this machine; return the plan of trials, and the settings of its run.
 
     Args:
-        leaves: the trials will run on other machines, so local cores and GPUs are not checked.
-        runs: False if the plan is only inspected, and no cluster needs to be reachable.
+        leaves: whether the trials will run on other machines, so that local cores and GPUs are not
+            checked.
+        runs: whether the plan will run; if not, no cluster needs to be reachable.
 
     Raises:
         ConfigError: the spec, the data or the machine has a fault.
@@ -175,11 +177,16 @@ def prepare(
         request = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
             check_cluster_port(address)
-    # plan the trials
+    # plan the trials; a custom runner may ignore the data, and no source code is recorded for it
     uses_own_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
         plan = build_checked_plan(loaded, overrides, fingerprint, cache)
+    # record what a report cannot find out: the order of studies, and metrics of other packages
+    study_order, foreign_metrics = list(plan.spec.studies), {}
+    for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
+        if not metric.is_own:
+            foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
     settings = Settings(
         out=options.folder,
         cache=cache,
@@ -190,22 +197,13 @@ def prepare(
         replay=options.store.format_command("ledger replay"),
         reads_data=uses_own_runner,
         **{name: getattr(options, name) for name in SHARED_FIELDS},
-        provenance={
-            **collect_provenance(),
-            "study_order": list(plan.spec.studies),
-            # metrics of other packages, which a report cannot import
-            "metrics": {
-                metric.name: {"unit": metric.unit, "direction": metric.direction}
-                for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY)
-                if not metric.is_own
-            },
-        },
+        provenance={**collect_provenance(), "study_order": study_order, "metrics": foreign_metrics},
     )
     return plan, settings
 
 
 def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
-    """Run a sweep and compile its report; known results are reused.
+    """Run a sweep and compile its report; results that the ledger already has are reused.
 
     Args:
         spec: a YAML file, or an equivalent mapping.
@@ -221,7 +219,7 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
 
 
 def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
-    """Return the results of a run, with its report if it was tracked.
+    """Return the results of a run; compile their report first, unless `options` exclude it.
 
     Raises:
         ReportError: MLflow does not answer, or lacks what the report needs.

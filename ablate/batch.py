@@ -49,39 +49,40 @@ LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's fo
 
 
 def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
-    """Write the trials that can start now to a file; write no file if there are none.
+    """Write the trials that can start now to a file `to`; write no file if there are none.
 
     Returns:
-        Counts: "trials" in the file, and others that are "known", "busy", "later" (they follow from
-        results) or "evaluations" (trained, and lacking an evaluation).
+        Counts: "trials" in the file, and trials left out: "known" (finished), "busy" (a driver runs
+        them), "evaluations" (trained, and lacking an evaluation) and "later", cells of a study that
+        become known only by results of others.
 
     Raises:
-        ConfigError: a batch cannot run a study, there are too few classes, or other code made
-            results.
+        ConfigError: a batch cannot run a study, there are too few classes, or another version of
+            the code made recorded results.
         OSError: the file cannot be written.
     """
     _check_studies(plan, settings)
     counts, entries = Counter[str](), list[Entry]()
     with Ledger(settings.ledger) as ledger:
         # record the sweep with its cells and proposals
-        ledger.release_dead()
+        ledger.release_dead()  # trials of drivers that were killed become free
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
-        trials: dict[str, list[Cell]] = {}
+        trials: dict[str, list[Cell]] = {}  # trial id → the cells that share the trial
         while cells := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])
-            valid_cells = (cell for cell in cells if cell.error is None)  # a run records errors
-            for cell in valid_cells:
-                trials.setdefault(cell.trial_id, []).append(cell)
+            for cell in cells:
+                if cell.error is None:  # `ablate run` records the invalid ones as failed
+                    trials.setdefault(cell.trial_id, []).append(cell)
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
-            print_text(f"taken as the same code: {line}")
-        # count the cells that follow from results
+            print_text(f"This changed code was taken as the same: {line}")
+        # count the cells that become known only by results of other cells
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
         for state in states:
             if state.blocked:
-                print_text(f"{state.name}: blocked: {state.blocked}")
+                print_text(f"The study {state.name} cannot continue: {state.blocked}")
         # choose the trials that can start now
         job_settings = settings.build_job_settings(plan)
         for trial_id, cells in trials.items():
@@ -102,11 +103,12 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
 
 
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
-    """Return a trial's entry in the file, without this machine's paths in its job."""
+    """Return a trial's entry in the exported file; its job has no path of this machine."""
     runtime = replace(job.runtime, cache_dir=Path("cache"), trial_dir=None, run=None)
+    studies = [cell.study for cell in cells]  # several studies may share a trial
     names = [cell.cell if cell.fold is None else f"{cell.cell}.{cell.fold}" for cell in cells]
     return Entry(
-        cells=tuple(zip((cell.study for cell in cells), names, strict=True)),
+        cells=tuple(zip(studies, names, strict=True)),
         config_hash=cells[0].config_hash,
         fingerprint=plan.get_fingerprint(TrialConfig.model_validate(cells[0].config)),
         job=replace(job, runtime=runtime),
@@ -114,9 +116,9 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
 
 
 def _check_studies(plan: Plan, settings: Settings) -> None:
-    """Refuse studies whose proposals depend on the order in which trials end.
+    """Refuse unfinished studies that need a driver while their trials run, and too few classes.
 
-    Trials that a scheduler would have stopped would run to their ends and lead to other proposals.
+    A batch trains each trial to its end, in any order; such studies would propose other trials.
     """
     with preview_progression(plan, settings) as progression:
         for name in plan.order:
@@ -129,21 +131,19 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
             if reason and not progression.studies[name].complete:
                 raise ConfigError(
                     plan.loaded.source.locate(f"studies.{name}"),
-                    f"a batch cannot run its trials, because {reason}. Run `ablate run --study "
-                    f"{name}`, or write the cells of other studies by --study.",
+                    f"a batch cannot run this study, because {reason}. Run `ablate run --study "
+                    f"{name}`, or name other studies by --study.",
                 )
         if settings.reads_data:
             check_classes(plan, progression, settings.cache)
 
 
-# --------------------------------------------------------------------------- ablate ledger import
-
-
 def import_batch(folder: Path, out: Path) -> Counter[str]:
-    """Record the results of a batch's folder in the ledger of an output folder.
+    """Record in the ledger of `out` the results that a batch (`trainables.jobs.batch`) wrote.
 
     Returns:
-        Counts: new results ("done", "failed"), "known" before, "busy" with a driver, "unfinished".
+        Counts of trials: new results ("done", "failed"), "known" before, "busy" (a driver runs
+        them), "unfinished" in the batch.
 
     Raises:
         ConfigError: a result is damaged or belongs to no trial of the ledger, and nothing was
@@ -161,9 +161,9 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
 
 
 def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
-    """Return each trial's folder with its result, or None if it has not ended."""
+    """Map each trial's folder in `trials` to its checked result, or None if it has not ended."""
     if trials.is_symlink() or not trials.is_dir():
-        fault = "it is a link" if trials.is_symlink() else "there is no such folder"
+        fault = "the folder is a link" if trials.is_symlink() else "there is no such folder"
         remedy = "Copy the folder of `python -m trainables.jobs.batch` as a whole."
         raise ConfigError(str(trials), f"{fault}. {remedy}")
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
@@ -175,17 +175,21 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
-                f"its result is of trial {result.trial_id}, which this ledger of {len(trial_ids)} "
-                "trials does not have, or which has another folder. Copy each batch's folder as "
-                "a whole, and give the same --out as to `ablate cells`.",
+                f"this folder has a result of trial {result.trial_id}, which belongs into another "
+                f"folder, or is none of the ledger's {len(trial_ids)} trials. Copy each batch's "
+                "folder as a whole, and give the same --out as to `ablate cells`.",
             )
         results[trial] = result
     return results
 
 
 def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> str:
-    """Copy a trial's files and record its result; return the count to which it adds."""
-    trial_id, last = result.trial_id, result.last
+    """Copy a trial's files from a batch to `out`, and record its result in the ledger.
+
+    Returns:
+        "done" or "failed"; "known" or "busy" (a driver runs the trial) if nothing was recorded.
+    """
+    trial_id, last = result.trial_id, result.last  # last: a `Final` of success, or a failure
     row = ledger.get_trial(trial_id)
     # a result replaces a failure, a failure replaces nothing
     if row and row["status"] in (("done",) if isinstance(last, Final) else ("done", "failed")):
@@ -193,15 +197,15 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     if is_held(row):
         return "busy"
     _copy_files(result, trial, locate_trial_folder(out / TRIALS, trial_id))
-    trained = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
-    source = None if result.code is None else Sources(ledger).record_sources(trained)
+    training_code = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
+    source = None if result.code is None else Sources(ledger).record_sources(training_code)
     owner, epochs = Owner.from_this_process(), [epoch.model_dump() for epoch in result.epochs]
     identity = trial_id, result.config_hash, result.seed, result.config
     with ledger.begin_transaction():
         claim = ledger.claim(*identity, owner, retry_failed=True, source=source)
-        if claim != "mine":
+        if claim != "mine":  # a driver was faster
             return "busy" if claim == "busy" else "known"
-        ledger.delete_epochs(trial_id)  # those of an attempt that a driver had begun
+        ledger.delete_epochs(trial_id)  # of a driver's interrupted attempt
         if isinstance(last, Final):
             evaluator = result.hashes.get(EVALUATOR)
             ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)
@@ -212,7 +216,9 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
 
 
 def _copy_files(result: Result, source: Path, target: Path) -> None:
-    """Copy a trial's files to the folder of a run, `final.json` last, which marks a finished trial.
+    """Copy a trial's files from a batch's folder to a run's, and remove old checkpoints there.
+
+    `final.json` is copied last, because it marks a finished trial.
 
     Raises:
         ConfigError: another process uses the folder, a file does not match its digest, or the
@@ -220,11 +226,11 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
     """
     digests: dict[str, str | None] = dict(result.files)
     if os.path.lexists(source / LOG):
-        digests[LOG] = None
+        digests[LOG] = None  # a log has no digest to check
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
-            for name in sorted(digests, key=lambda name: name == RESULT):
+            for name in sorted(digests, key=lambda name: name == RESULT):  # RESULT: final.json
                 draft, original = target / f"{name}.tmp", source / name
                 with (
                     open_regular(original, most_bytes=MOST_BYTES, follow_links=False) as file,
@@ -237,16 +243,16 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
                     draft.unlink()
                     raise ConfigError(
                         str(original),
-                        "it was changed after it was written. Copy the folder again, or delete "
+                        "the file was changed after the batch wrote it. Copy it again, or delete "
                         "this trial's folder and start the batch again.",
                     )
                 draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:
-        fault = "it is locked by another process. End that process, and import again."
+        fault = "another process has locked the folder. End that process, and import again."
         raise ConfigError(str(target), fault) from None
     except OSError as error:
         if is_full(error):
-            raise
-        fault = f"it cannot be copied ({error.strerror}). Move away what lies there"
+            raise  # the caller explains a full disk
+        fault = f"the trial cannot be copied ({error.strerror}). Move away what lies there"
         raise ConfigError(str(error.filename or target), f"{fault}, and import again.") from error

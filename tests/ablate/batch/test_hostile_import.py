@@ -96,7 +96,7 @@ def test_folders_that_are_links(work: Path, tmp_path: Path) -> None:
     trial.unlink()
     (work / "trials").rename(tmp_path / "all")
     (work / "trials").symlink_to(tmp_path / "all")
-    assert "it is a link" in refused(work)
+    assert "the folder is a link" in refused(work)
 
 
 def rewrite(work: Path, path: tuple[Any, ...], value: object) -> None:
