@@ -12,13 +12,13 @@ from ablate.values.terminal import print_text
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
-    command.add_argument(
-        "study", nargs="?", help="The study (default: all, compared by the sweep's objective)."
-    )
+    text = "The study (default: all studies, compared by the sweep's objective)."
+    command.add_argument("study", nargs="?", help=text)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the best configuration of a study, or of all studies, as a spec in YAML."""
     path = locate_ledger(args.out)
     with Records(path) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")

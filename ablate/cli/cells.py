@@ -13,16 +13,16 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
 EXPORT_NOTES = {
-    "known": "known already",
-    "busy": "under way by a driver",
-    "later": "follow from results",
-    "evaluations": "trained, and lack an evaluation, which `ablate run` adds",
+    "known": "are finished already",
+    "busy": "are run by a driver now",
+    "later": "depend on results that are missing",
+    "evaluations": "are trained and lack an evaluation, which `ablate run` adds",
 }
 IMPORT_NOTES = {
-    "failed": "failed, which is a fact too",
-    "known": "known before, which stay as they were",
-    "busy": "under way by a driver, whose result will stand",
-    "unfinished": "not finished in the batch: start it again, and import again",
+    "failed": "failed, which is recorded too",
+    "known": "were known before and stay as they were",
+    "busy": "are run by a driver, whose result will stand",
+    "unfinished": "did not finish in the batch: start it again, and import again",
 }
 
 
@@ -47,7 +47,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file of trials; return 1 if no trial can start now, else 0."""
+    """Write the trials that can start now to a file; return 1 if there are none, else 0."""
     from ablate.spec.read import read_spec
 
     to = expand_user_path(args.to, "--to")
@@ -61,9 +61,9 @@ def run(args: argparse.Namespace) -> int:
         counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
     if not counts["trials"]:
-        _print_counts(f"{sweep}: no trial could start now", counts, EXPORT_NOTES)
+        _print_counts(f"no trial of {sweep} can start now", counts, EXPORT_NOTES)
         return 1
-    _print_counts(f"{counts['trials']} trials of {sweep} in {to}", counts, EXPORT_NOTES)
+    _print_counts(f"{counts['trials']} trials of {sweep} are in {to}", counts, EXPORT_NOTES)
     print_text(
         "Run them, and record their results, with:\n"
         f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR\n"
@@ -75,12 +75,12 @@ def run(args: argparse.Namespace) -> int:
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
     """Record the results in a batch's folder, and print how many were recorded."""
     if args.name is None:
-        fault = "it is not given. Name the folder of a batch, as in `ablate ledger import DIR`."
+        fault = "no folder is given. Name that of a batch, as in `ablate ledger import DIR`."
         raise ConfigError("DIR", fault)
     from ablate.batch import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out)
-    _print_counts(f"{counts['done']} trials imported", counts, IMPORT_NOTES)
+    _print_counts(f"{counts['done']} trials were imported", counts, IMPORT_NOTES)
     return 0
 
 

@@ -30,13 +30,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the spec of controls, and run it."""
+    """Write a spec of controls (rows with known effects or none) around a trial, and run it."""
     from ablate import api
     from ablate.spec.read import read_spec
 
     loaded = read_spec(args.spec, parse_settings(args.settings))
     to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
+    # base: the spec's trial; top: options of the command line
     trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))
     document = build_controls(loaded.spec.name, trial, plan.spec.objective)
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -69,6 +70,7 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
             continue  # the trial does not allow this change
         variants[f"known: {label}"] = {"trial": changes}
     metrics = [f"test/{objective.rpartition('/')[2]}", "test/recall_at_1", objective]
+    study = {"design": "compare", "tuning": "as_published", "evaluate": ["val", "test"]}
     table = {"kind": "compare", "study": "controls", "metrics": list(dict.fromkeys(metrics))}
     return {
         "name": f"controls-{name}",
@@ -76,14 +78,7 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
         "seeds": SEEDS,
         "objective": objective,
         "trial": plain,
-        "studies": {
-            "controls": {
-                "design": "compare",
-                "tuning": "as_published",
-                "evaluate": ["val", "test"],
-                "variants": variants,
-            }
-        },
+        "studies": {"controls": {**study, "variants": variants}},
         "report": {"tables": [{**table, "title": "Controls"}]},
     }
 

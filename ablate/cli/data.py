@@ -18,8 +18,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         choices=("list", "check"),
         default="list",
         help=(
-            "`list` shows where each data set is, how many images it has and what is "
-            "missing; `check NAME` reads and hashes every image again."
+            "The action: `list` shows where each data set is, how many images it has and what "
+            "is missing; `check NAME` reads and hashes every image again."
         ),
     )
     command.add_argument("name", nargs="?", help="For `check`: the data set (default: folder).")
@@ -30,6 +30,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """List the data sets, or check one; return 1 if the checked one has faults, else 0."""
     from ablate.cli.data_sets import check_data_set, describe_data_sets
 
     if args.action == "check":

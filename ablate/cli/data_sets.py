@@ -31,20 +31,18 @@ SIDE = 96  # short side to which images are decoded, in pixels
 
 
 def describe_data_sets() -> list[str]:
-    """Return a line for each data set and for each of its faults, without reading the images."""
+    """Return the lines of `ablate data list` on folders, data sets and faults; read no image."""
     folders = list_data_folders()
     lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ($ABLATE_DATA)"]
-    lines += [
-        f"  {folder}: no folder that can be read"
-        for folder in folders
-        if not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK))
-    ]
+    unreadable = [f for f in folders if not (f.is_dir() and os.access(f, os.R_OK | os.X_OK))]
+    lines += [f"  {folder}: this is no folder that can be read" for folder in unreadable]
     for name in DATASETS:
         lines += _describe_data_set(name)
     return [*lines, f"decoded images are kept in {locate_default_cache()}"]
 
 
 def _describe_data_set(name: str) -> Iterator[str]:
+    """Yield the line on a data set's place and size, and a line for each fault of its files."""
     if name in ("folder", "manifest"):
         kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
         yield f"{name}: {kind} of your own; give data.root"
@@ -55,14 +53,13 @@ def _describe_data_set(name: str) -> Iterator[str]:
     try:
         listing = _read_listing(DATASETS[name], config)
     except ConfigError as error:
-        is_absent = error.path == "data.root" and error.message.startswith("it is not given")
-        if about and is_absent:
-            yield f"{title}: not here; offered at {about.offered}"
-        else:
-            yield f"{title}: {error.message}"
+        text = error.message
+        if about and error.path == "data.root" and text.startswith("it is not given"):
+            text = f"not here; offered at {about.offered}"
+        yield f"{title}: {text}"
         return
     if listing is None:
-        yield f"{title}: of another package; `ablate data check {name}` reads it"
+        yield f"{title}: another package has it; `ablate data check {name}` reads it"
         return
     rows, root, problems = listing
     counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())
@@ -75,10 +72,9 @@ def _describe_data_set(name: str) -> Iterator[str]:
 def _read_listing(
     source: type[DataSource], config: DataConfig
 ) -> tuple[Dataset, Path | None, Sequence[str]] | None:
-    """Return the rows of a data set, its folder (None: in a package) and its faults.
+    """Return the list of a data set's images, its folder and its faults, without pixels.
 
-    Returns:
-        None if only `load` can read the rows.
+    The folder is None if the images come with a package. All is None if only `load` can list them.
     """
     if issubclass(source, FileSet):
         reading = source.read_listing(config)
@@ -91,7 +87,11 @@ def _read_listing(
 
 
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image again, and print all faults; return 1 if there are any."""
+    """Read and hash every image of a data set again, and print its size and faults.
+
+    Returns:
+        1 if an image is bad, or images are missing without `--allow-partial`; else 0.
+    """
     name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
         raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
@@ -100,7 +100,7 @@ def check_data_set(args: argparse.Namespace) -> int:
     start = time.monotonic()
     decode_faults: list[str] = []
     with require_cache(cache), show_progress():
-        forget_hashes(cache / name)
+        forget_hashes(cache / name)  # else known hashes would stand for the files
         listing = _read_listing(source, config)
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
@@ -109,6 +109,7 @@ def check_data_set(args: argparse.Namespace) -> int:
             decode_faults = [fault for fault in results if fault]
         else:
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
+    # a data set of another package may have no listing; then its rows are those that were loaded
     rows, root, problems = listing or (dataset, None, ())
     seconds = time.monotonic() - start
     lines = [
@@ -117,15 +118,15 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"{part}: {count}" for part, count in count_parts(rows).items()),
         *(f"not as its makers say: {problem}" for problem in problems),
         _describe_splits(rows),
-        f"{len(rows.labels):,} images read in {seconds:.1f} s, {len(decode_faults):,} bad",
-        *(f"bad: {fault}" for fault in decode_faults),
+        f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
+        *(f"a bad image: {fault}" for fault in decode_faults),
     ]
     print_text("\n".join(lines))
     return 1 if decode_faults or (problems and not args.allow_partial) else 0
 
 
 def _find_decode_fault(picture: Picture) -> str | None:
-    """Return the path of a picture that cannot be decoded with the reason, else None."""
+    """Return the path and the fault of a picture that cannot be decoded; None if it can."""
     try:
         decode_picture(picture, SIDE)
     except ConfigError as error:
@@ -134,11 +135,11 @@ def _find_decode_fault(picture: Picture) -> str | None:
 
 
 def _describe_splits(dataset: Dataset) -> str:
-    """Return the sizes of the splits of trials with the default `data.split`."""
+    """Return a line with the sizes of the splits that a trial has by the default `data.split`."""
     try:
         splits = split_dataset(dataset, SplitConfig(), "")
     except ConfigError as error:
-        return f"it cannot be split: {error.message}"
+        return f"the data set cannot be split: {error.message}"
     counts = []
     for name in ("train", "val", "test"):
         subset = getattr(splits, name)

@@ -15,16 +15,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     for which in ("first", "second"):
         command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
-    command.add_argument(
-        "--other",
-        metavar="STORE",
-        help="The second sweep's store if it is another: a folder, an MLflow URI or env:NAME.",
-    )
+    text = "The second sweep's store, if it is another: a folder, an MLflow URI or env:NAME."
+    command.add_argument("--other", metavar="STORE", help=text)
     add_tracking(command)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print a comparison of two sweeps; `--other` names another MLflow store for the second one."""
     from reports.sweeps.compare import format_comparison, load_sweep
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)

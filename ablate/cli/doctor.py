@@ -55,8 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_checks(out: Path) -> Iterator[Finding]:
-    """Yield the finding of each check of the machine and of an output folder."""
-    yield Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11")
+    """Yield the finding (whether all is well, and a text) of each check of machine and folder."""
+    version_text = f"Python is {platform.python_version()}; 3.11 or later is needed"
+    yield Finding(sys.version_info >= (3, 11), version_text)
     for name in PACKAGES:
         try:
             yield Finding(True, f"{name} {version(name)}")
@@ -65,7 +66,7 @@ def run_checks(out: Path) -> Iterator[Finding]:
     yield check_torch()
     yield Finding(True, f"{count_cores()} cores")
     for purpose, path in (("output", out), ("cache", locate_default_cache())):
-        folders = (path.absolute(), *path.absolute().parents)
+        folders = (path.absolute(), *path.absolute().parents)  # the folder may not exist yet
         free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free / 2**30
         remedy = "" if free >= FREE_GIB else ": make some room"
         yield Finding(not remedy, f"{purpose} {path}: {free:.1f} GiB free{remedy}")
@@ -74,7 +75,7 @@ def run_checks(out: Path) -> Iterator[Finding]:
 
 
 def check_torch() -> Finding:
-    """Import torch, torchvision and timm, and name the GPUs that torch sees."""
+    """Check in another process that torch, torchvision and timm import; name torch's GPUs."""
     command = [sys.executable, "-c", GPUS]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode != 0:
@@ -85,13 +86,13 @@ def check_torch() -> Finding:
         return Finding(True, f"GPU: {names}")
     if shutil.which("nvidia-smi"):
         return Finding(False, "torch sees no GPU: reinstall torch with CUDA, or the driver")
-    return Finding(True, "no GPU: trials run on the CPU")
+    return Finding(True, "there is no GPU: trials run on the CPU")
 
 
 def check_ledger(path: Path) -> Finding:
     """Check that the ledger can be read and is intact."""
     if not path.exists():
-        return Finding(True, f"no ledger at {path} yet")
+        return Finding(True, f"there is no ledger at {path} yet")
     try:
         with Ledger(path, timeout=5) as ledger:
             n_trials = sum(row["n"] for row in queries.count_statuses(ledger))
@@ -99,21 +100,21 @@ def check_ledger(path: Path) -> Finding:
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if damage is not None:
-        return Finding(False, f"ledger {path}: {damage}: restore it from a copy")
-    return Finding(True, f"ledger {path}: {n_trials} trials, intact")
+        return Finding(False, f"ledger {path}: {damage}: restore the ledger from a copy")
+    return Finding(True, f"the ledger {path} has {n_trials} trials and is intact")
 
 
 def check_mlflow(out: Path) -> Finding:
     """Check that the MLflow store of an output folder can be read and is intact."""
     store, path = Store(out), out / "mlflow.db"
     if not path.exists():
-        return Finding(True, f"no MLflow store at {path} yet")
+        return Finding(True, f"there is no MLflow store at {path} yet")
     try:
         store.check_usable()
     except ConfigError as error:
         return Finding(False, str(error))
     if (damage := sqlite_files.find_damage(path)) is not None:
         replay = store.format_command("ledger replay")
-        remedy = f"move it away with the files {path.name}-*, and {replay} writes it anew"
+        remedy = f"move it away with the files {path.name}-*; then {replay} writes it anew"
         return Finding(False, f"MLflow store {path}: {damage}: {remedy}")
-    return Finding(True, f"MLflow store {path}: intact")
+    return Finding(True, f"the MLflow store {path} is intact")

@@ -16,21 +16,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "has the arrays `embeddings`, `paths` and `about`, which is JSON on the model."
     )
     add_model(command)
-    command.add_argument(
-        "--to",
-        default="embeddings.npz",
-        metavar="FILE",
-        help="The .npz file to write (default: ./embeddings.npz).",
-    )
-    command.add_argument(
-        "--index",
-        metavar="FILE",
-        help="Also write a faiss index of the embeddings with the model's measure of similarity.",
-    )
+    text = "The .npz file to write (default: ./embeddings.npz)."
+    command.add_argument("--to", default="embeddings.npz", metavar="FILE", help=text)
+    text = "Also write a faiss index of the embeddings with the model's measure of similarity."
+    command.add_argument("--index", metavar="FILE", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the file; return 1 if some pictures could not be read, else 0."""
+    """Write the embeddings of pictures to files; return 1 if some pictures are unreadable."""
     import numpy as np
     import torch
 
@@ -47,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
-    if index_file and build_index(model, torch.zeros(1, 1)) is None:
-        fault = "faiss is not installed, or has no such similarity as this model's. Leave it out."
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # before the long work
+        fault = "faiss is not installed, or lacks this model's similarity. Leave out --index."
         raise ConfigError("--index", fault)
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -75,12 +68,13 @@ def run(args: argparse.Namespace) -> int:
     with explain_write_errors(to, "--to"):
         write_atomically(to, stream.getvalue())
     n_pictures, dim = folder.embeddings.shape
-    print_text(f"{n_pictures} pictures in {to}, {dim} numbers each")
+    print_text(f"{to} has the embeddings of {n_pictures} pictures, {dim} numbers each")
     if index_file and (indexed := build_index(model, folder.embeddings)):
         import faiss
 
         with explain_write_errors(index_file, "--index"):
             index_file.parent.mkdir(parents=True, exist_ok=True)
-            index_file.write_bytes(faiss.serialize_index(indexed[0]).tobytes())
-        print_text(f"faiss index of them, in the same order, in {index_file}")
+            index, _ = indexed
+            index_file.write_bytes(faiss.serialize_index(index).tobytes())
+        print_text(f"{index_file} has a faiss index of the embeddings, in the same order")
     return report_unreadable(folder)

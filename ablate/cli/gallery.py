@@ -43,9 +43,9 @@ class Query(NamedTuple):
 
 
 def find_class_names(paths: Sequence[Path]) -> list[str] | None:
-    """Return the class folder of each picture; None unless there are two classes or more.
+    """Return the name of each picture's class folder; None unless there are two classes or more.
 
-    If all pictures lie below `train/`, `test/` and `val/`, their classes are a folder further down.
+    Class folders are the top ones, or those in `train/`, `test/`, `val/` if all pictures lie there.
     """
     has_parts = {path.parts[0] for path in paths} <= PARTS and all(len(p.parts) > 2 for p in paths)
     depth = 1 if has_parts else 0
@@ -56,11 +56,15 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
 
 
 def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
-    """Return evenly spaced pictures with their nearest neighbours by the trial's score."""
+    """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest in the folder.
+
+    Similarity is that of the trial's evaluation, computed by faiss where it has such an index.
+    """
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
     count = min(n_neighbours, len(paths) - 1)
     evenly_spaced = np.linspace(0, len(paths) - 1, min(MAX_QUERIES, len(paths))).round().astype(int)
     queries, indexed = [], build_index(model, embeddings)
+    # rows and columns: positions of queries and of their neighbours in the folder
     for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
         if indexed is not None:
             index, prepared = indexed
@@ -82,7 +86,7 @@ def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -
 
 
 def count_hits(queries: Sequence[Query]) -> int | None:
-    """Return how many queries have a nearest neighbour of their class; None without classes."""
+    """Return for how many queries the nearest neighbour has their class; None without classes."""
     same_class = [query.neighbours[0].same_class for query in queries]
     return None if same_class[0] is None else sum(map(bool, same_class))
 
@@ -90,21 +94,17 @@ def count_hits(queries: Sequence[Query]) -> int | None:
 def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
     """Write the web page of queries and its thumbnails to a new folder."""
 
-    def shrink(picture: Picture) -> Image.Image:
+    def make_thumbnail(picture: Picture) -> Image.Image:
         image = Image.fromarray(decode_picture(picture, None))
         image.thumbnail((SIDE, SIDE))
         return image
 
     # write a thumbnail of each picture
     (to / THUMBS).mkdir(parents=True)
-    shown_paths = [
-        path for query in queries for path in (query.path, *(n.path for n in query.neighbours))
-    ]
-    thumbs = {
-        path: f"{THUMBS}/{number:07d}.jpg"
-        for number, path in enumerate(dict.fromkeys(shown_paths), 1)
-    }
-    images = map_ahead(shrink, (Picture(root / path) for path in thumbs))
+    shown = [path for q in queries for path in (q.path, *(n.path for n in q.neighbours))]
+    numbered = enumerate(dict.fromkeys(shown), 1)
+    thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in numbered}
+    images = map_ahead(make_thumbnail, (Picture(root / path) for path in thumbs))
     for name, image in zip(thumbs.values(), images, strict=True):
         image.save(to / name, "JPEG", quality=82)
     # write the page

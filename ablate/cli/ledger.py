@@ -24,17 +24,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "latest); `replay [SWEEP]` writes to MLflow what it lacks (while no run is active); "
         "`import DIR` records the results of a batch (`ablate cells`).",
     )
-    command.add_argument(
-        "--to", metavar="FILE", help="For `export`: a .csv file (default: print CSV)."
-    )
-    command.add_argument(
-        "name", nargs="?", help="The beginning of a trial's id, a sweep, or a batch's folder."
-    )
+    text = "For `export`: the .csv file to write (default: print CSV)."
+    command.add_argument("--to", metavar="FILE", help=text)
+    text = "The beginning of a trial's id, a sweep, or a batch's folder."
+    command.add_argument("name", nargs="?", help=text)
     add_tracking(command)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Carry out `args.action` on the ledger: ls, show, export, replay or import."""
     path = locate_ledger(args.out)
     if args.action == "replay":
         return _replay_sweeps(path, args)
@@ -68,7 +67,7 @@ def _print_summary(records: Records) -> None:
 
 
 def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[str, Any]:
-    """Return all that the ledger has on a trial, beginning with why it has no result."""
+    """Return all that the ledger has on a trial; id, status and reason of failure come first."""
     row = records.get_trial(trial_id) or {}
     cells = queries.list_cells_of_trial(records, trial_id)
     return {
@@ -82,7 +81,7 @@ def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[s
 
 
 def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
-    """Write a sweep, or all sweeps, to the MLflow store; return 1 if it refuses a trial."""
+    """Write a sweep of the ledger, or all, to MLflow; return 1 if MLflow refuses a trial."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.sync import replay_all
@@ -96,5 +95,5 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
             sweep_ids = [queries.find_sweep(ledger, args.name, "SWEEP")]
     refused = replay_all(path, store, sweep_ids)
     for trial_id, reason in refused.items():
-        print_text(f"refused {trial_id}: {reason}", error=True)
+        print_text(f"MLflow refused the trial {trial_id}: {reason}", error=True)
     return 1 if refused else 0

@@ -21,7 +21,11 @@ def locate_ledger(out: str) -> Path:
 
 
 def find_trial(records: Records, prefix: str | None) -> str:
-    """Return the trial whose id begins with `prefix`; of several seeds the first."""
+    """Return the trial whose id (`HASH-SEED`) begins with `prefix`; of several seeds the first.
+
+    Raises:
+        ConfigError: no trial matches, or trials with several hashes do.
+    """
     ids = queries.find_trials_by_prefix(records, prefix) if prefix else []
     if not ids:
         fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists them."
@@ -42,7 +46,7 @@ def check_new_file(text: str, option: str) -> Path:
 
 @contextmanager
 def explain_write_errors(path: Path, option: str) -> Iterator[None]:
-    """Convert an OSError of the block to a ConfigError with the option and the path."""
+    """Convert an OSError in the `with` block to a ConfigError with the option and the path."""
     try:
         yield
     except OSError as error:

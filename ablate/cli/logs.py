@@ -37,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
         try:
             log = open_regular(path)
         except OSError as error:
-            fault = f"it cannot be read ({error.strerror}). Change its permissions."
+            fault = f"the log cannot be read ({error.strerror}). Change its permissions."
             raise ConfigError(str(path), fault) from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             ends_line = True
             while True:
                 # the status is read before the log, so that the end of the log is printed, too
                 is_running = (records.get_trial(trial_id) or {}).get("status") == "running"
-                for piece in iter(lambda: text.read(PIECE), ""):
+                for piece in iter(lambda: text.read(PIECE), ""):  # until nothing is left
                     print_text(piece, end="", flush=True)
                     ends_line = piece.endswith("\n")
                 if not (args.follow and is_running):

@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
-    """Build the parser of all commands, with the arguments of `commands` only."""
+    """Build the parser of all commands; only `commands` get arguments, since imports take time."""
     top = Parser(
         prog="ablate",
         description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
@@ -90,15 +90,15 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code (`EXIT_CODES`; 129: by SIGHUP, a closed terminal)."""
+    """Run the command that `argv` names, print its errors, and return the exit code."""
     if argv is None:
         prepare_process()
         argv = sys.argv[1:]
     make_streams_tolerant()
     command = argv[0] if argv else ""
-    for word, remedy in REMOVED.get(command, {}).items():
+    for word, remedy in REMOVED.get(command, {}).items():  # word "": the command itself
         if word in ("", *argv):
-            text = f"`ablate {command}{word and ' ' + word}` was removed. Instead, {remedy}."
+            text = f"`{f'ablate {command} {word}'.strip()}` was removed. Instead, {remedy}."
             print_text(text, error=True)
             return 2
     args = build_parser(argv[:1]).parse_args(argv)
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LedgerError, ReportError, TrackingError, ImportError, MemoryError) as error:
         text = str(error)
         if isinstance(error, ImportError | MemoryError):
-            place = traceback.extract_tb(error.__traceback__)[-1]
+            place = traceback.extract_tb(error.__traceback__)[-1]  # the line that raised it
             fault = f"{place.filename}:{place.lineno}: {to_one_line(text) or 'the memory is full'}"
             text = f"{fault}. Free memory, or install the missing library."
         print_text(text, error=True)
@@ -130,9 +130,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Refuse texts that are empty, contain a password, or cannot be the name of a file.
+    """Refuse arguments that are empty, contain a password, or cannot be the name of a file.
 
-    `--set` may contain any text, because it is YAML.
+    `--set` (`args.settings`) may contain any text, because it is YAML.
     """
     for name, value in vars(args).items():
         option = OPTION_NAMES.get(name, f"--{name.replace('_', '-')}")
@@ -143,14 +143,15 @@ def check_arguments(args: argparse.Namespace) -> None:
             if name in SECRET_OPTIONS and has_secret(text):
                 raise ConfigError(
                     option,
-                    "it has a password, which every user of this machine can read on a command "
-                    f"line. Export NAME=URI, and give {option} env:NAME.",
+                    "this URI has a password, which every user of this machine can read on a "
+                    f"command line. Export NAME=URI, and give {option} env:NAME.",
                 )
 
 
 def prepare_process() -> None:
     """Skip the garbage collection at the end of this process, which takes half a second.
 
-    triton, which comes with a compiled network, looks through all objects itself.
+    `gc.freeze` hides all objects from the collector. After a network was compiled this is left out,
+    because triton, which is then loaded, looks through all objects at its own end.
     """
     atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())

@@ -14,20 +14,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "neighbours. If its subfolders are classes, pictures of the same class are framed."
     )
     add_model(command)
-    command.add_argument(
-        "--to", default="neighbours", metavar="DIR", help="The new folder (default: ./neighbours)."
-    )
-    command.add_argument(
-        "--nearest",
-        type=parse_positive,
-        default=8,
-        metavar="K",
-        help="The number of neighbours of each picture (default: 8).",
-    )
+    text = "The new folder to write the page to (default: ./neighbours)."
+    command.add_argument("--to", default="neighbours", metavar="DIR", help=text)
+    text = "The number of neighbours of each picture (default: 8)."
+    command.add_argument("--nearest", type=parse_positive, default=8, metavar="K", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page; return 1 if some pictures could not be read, else 0."""
+    """Write a web page of pictures with their neighbours; return 1 if a picture is unreadable."""
     from ablate.cli.gallery import INDEX, count_hits, find_neighbours, write_gallery
     from ablate.cli.locate import explain_write_errors
     from ablate.cli.pictures import embed_folder, load_model, report_unreadable
@@ -47,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     queries = find_neighbours(model, folder, args.nearest)
     with explain_write_errors(to, "--to"):
         write_gallery(to, root, queries)
-    print_text(f"{len(queries)} of {size} pictures with their nearest")
+    print_text(f"the page has {len(queries)} of {size} pictures with their nearest")
     if (hits := count_hits(queries)) is not None:
         print_text(f"the nearest is of the same class for {hits} of these {len(queries)}")
-    print_text(f"open {to / INDEX}")
+    print_text(f"open it in a browser: {to / INDEX}")
     return report_unreadable(folder)

@@ -10,9 +10,8 @@ GOALS = {
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "name", metavar="NAME", help="The name of the sweep; its file is NAME.yaml."
-    )
+    text = "The name of the sweep; its file is NAME.yaml."
+    command.add_argument("name", metavar="NAME", help=text)
     for option, metavar, default, note in (
         ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
         ("loss", "NAME", "proxy_anchor", ""),
@@ -22,12 +21,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help_text = f"{note}default: {default}"
         command.add_argument(f"--{option}", metavar=metavar, default=default, help=help_text)
     goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
-    command.add_argument(
-        "--goal",
-        choices=GOALS,
-        default="tune",
-        help=f"What the spec is for (default: tune). {goals}.",
-    )
+    text = f"What the spec is for (default: tune). {goals}."
+    command.add_argument("--goal", choices=GOALS, default="tune", help=text)
     command.add_argument("--to", metavar="FILE", help="The file to write (default: ./NAME.yaml).")
 
 

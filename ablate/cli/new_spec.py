@@ -43,22 +43,26 @@ TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 
 def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
-    """Write the spec that the options describe."""
+    """Write the commented spec that the options of `ablate new` describe; return exit code 0.
+
+    `purpose` says in words what `--goal` asks for.
+    """
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
-        fault = f"{name!r} must be of the letters a to z, digits, _ . and -. Take one as my-first."
+        fault = f"{name!r} is no plain name. Take letters a to z, digits, _ . and -, as my-first."
         raise ConfigError("NAME", fault)
     path = check_new_file(args.to or f"{name}.yaml", "--to")
     _check_name("loss", args.loss, LOSSES)
     _check_name("method", args.method, METHODS)
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
     text = render_spec(name, path, headline, args)
+    # check the spec as `ablate plan` does, with any fingerprint of the data
     loaded = read_spec(load_text(text, str(path)).data)
     build_checked_plan(loaded, Overrides(), lambda *_: name, Path())
     with explain_write_errors(path, "--to"):
         write_atomically(path, text.encode())
     print_text(f"{path}: {headline}")
-    print_text(f"What it would run:\n  ablate run {shlex.quote(str(path))} --plan")
+    print_text(f"See what it would run by:\n  ablate run {shlex.quote(str(path))} --plan")
     return 0
 
 
@@ -68,24 +72,26 @@ def _check_name(option: str, name: str, names: Iterable[str], fault: str = "not 
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
-    """Return the text of the spec."""
+    """Return the text of the spec that the options of `ablate new` describe.
+
+    `path` is the file in its commands; `headline` is its first line.
+    """
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
     options, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "another method"
         raise ConfigError("--goal", f"{goal} with method {method} needs {expected}. Give --method.")
-    # take the batch's classes from those that train
+    # a batch has as many classes as train, at most BATCH_CLASSES
     data = _describe_data(args.data)
     config, classes = resolve_data_config(data), BATCH_CLASSES
     if (count := count_classes(config, locate_default_cache())) is not None:
         classes = min(classes, count_split_classes(count, config.split)[0])
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
-    axes = {
-        path: axis
-        for path, axis in list_section_axes("method", {"method": {"name": method}}).items()
-        if path.count(".") == 1  # not the size of its networks
-    }
+    # take the axes that the method states for itself (deeper paths: the size of its networks)
+    all_axes = list_section_axes("method", {"method": {"name": method}})
+    axes = {path: axis for path, axis in all_axes.items() if path.count(".") == 1}
+    # a point to try beside the published weights: a tenth of each
     defaults = METHODS[method].Config.model_construct(name=method).model_dump()
     tenth = {
         path: float(f"{max(default / 10, axis['low']):.3g}")
@@ -112,7 +118,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         mixes=options.get("mixing") == "feature_mixup",
         space={path: _to_flow_yaml(axis) for path, axis in axes.items()},
         tenth=_to_flow_yaml(tenth),
-        terms={
+        terms={  # term → what switches it off
             term: _to_flow_yaml({f"method.{option}": value for option, value in off.items()})
             for term, off in terms.items()
         },
@@ -133,14 +139,14 @@ def _describe_data(name: str) -> dict[str, str]:
 
 
 def _choose_weights(backbone: str) -> str:
-    """Return the value of `backbone.weights` for a backbone."""
+    """Return `backbone.weights` for a backbone: "packaged", "timm" or "torchvision"."""
     if backbone == PACKAGED:
         return "packaged"
     if backbone not in BACKBONES:
         check_name(backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        remedy = "Take another here, then name this one and its weights file in the spec."
+        remedy = "Take another here, then name this one and a file of weights in the spec."
         raise ConfigError("--backbone", f"nobody offers weights of {backbone}. {remedy}")
     return "torchvision"
 

@@ -32,19 +32,13 @@ def add_sweep_name(command: argparse.ArgumentParser, default: str = "the latest 
 
 
 def add_tracking(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--tracking-uri",
-        metavar="URI",
-        help="The MLflow store (default: SQLite in --out), or env:NAME to hide a password.",
-    )
+    text = "The MLflow store (default: SQLite in --out), or env:NAME to hide a password."
+    command.add_argument("--tracking-uri", metavar="URI", help=text)
 
 
 def add_allow_partial(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--allow-partial",
-        action="store_true",
-        help="Accept a data set with missing images. It counts as another data set.",
-    )
+    text = "Accept a data set with missing images. It then counts as another data set."
+    command.add_argument("--allow-partial", action="store_true", help=text)
 
 
 def add_device(command: argparse.ArgumentParser) -> None:
@@ -56,7 +50,7 @@ def add_device(command: argparse.ArgumentParser) -> None:
 def add_model(command: argparse.ArgumentParser) -> None:
     """Add a trained model, the folder of pictures that it embeds, and the exit codes."""
     command.epilog = (
-        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 wrong input."
+        "Exit codes: 0 all pictures were used; 1 some could not be read; 2 the input is wrong."
     )
     command.add_argument(
         "model", metavar="MODEL", help="A best.safetensors file, or the trial's folder with it."
@@ -75,11 +69,8 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--dataset", metavar="NAME", help="A data set from `ablate data list`, as cub200 or folder."
     )
-    command.add_argument(
-        "--data-root",
-        metavar="DIR",
-        help="The folder of the data set; of class folders if the spec names no data set.",
-    )
+    text = "The folder of the data set; of class folders if the spec names no data set."
+    command.add_argument("--data-root", metavar="DIR", help=text)
     add_allow_partial(command)
     command.add_argument(
         "--set",
@@ -104,21 +95,15 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "and finalists keep theirs.",
     )
     add_device(command)
-    command.add_argument(
-        "--same-code",
-        action="store_true",
-        help="Confirm that changed source code gives the same numbers, and reuse known results.",
-    )
+    text = "Confirm that changed source code gives the same numbers, and reuse known results."
+    command.add_argument("--same-code", action="store_true", help=text)
 
 
 def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add a spec, and options that say where it runs and is recorded."""
     add_spec(command, optional=optional)
-    command.add_argument(
-        "--pilot",
-        action="store_true",
-        help="With --plan: estimate time and memory, and find faults, by steps of new trials.",
-    )
+    text = "With --plan: estimate time and memory, and find faults, by steps of new trials."
+    command.add_argument("--pilot", action="store_true", help=text)
     command.add_argument(
         "--address", metavar="ADDRESS", help="A Ray cluster's address; `auto` finds a running one."
     )
@@ -127,9 +112,9 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
 
 
 def parse_positive(text: str) -> int:
-    """Return a count from 1 to 2^31."""
+    """Return an option's text as a whole number from 1 to 2^31."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 2147483648")
     return int(text)
 
 
@@ -172,7 +157,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
             fault = f"{pair!r} is not key=value. Write it as --set optimizer.lr=1e-4."
             raise ConfigError("--set", fault)
         if key in settings:
-            raise ConfigError(f"--set {key}", "it is given twice. Remove one.")
+            raise ConfigError(f"--set {key}", "this key is given twice. Remove one.")
         settings[key] = load_text(value, f"--set {key}").data
     return settings
 
@@ -195,9 +180,7 @@ def build_options(args: argparse.Namespace) -> "Options":
         if name in values:
             values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
     if values.get("budget") == 0:
-        raise ConfigError(
-            "--budget",
-            f"{args.budget!r} is no length of time. Give 90m or 8h; --plan runs nothing.",
-        )
-    values["stuck_after"] = values.get("stuck_after") or None
+        fault = f"{args.budget!r} is no length of time. Give 90m or 8h; --plan runs nothing."
+        raise ConfigError("--budget", fault)
+    values["stuck_after"] = values.get("stuck_after") or None  # 0 seconds: never
     return Options(**values, report=not getattr(args, "no_report", False))

@@ -38,7 +38,7 @@ class EmbeddedFolder(NamedTuple):
 
 
 def load_model(model: str, device: str) -> Model:
-    """Load a model from an export or a trial's folder, fetching it from storage if needed."""
+    """Load a trained model from a weights file or its trial's folder, or fetch it from storage."""
     path = expand_user_path(model, "MODEL")
     path = path / EXPORT if path.is_dir() else path
     folder = path.parent
@@ -69,7 +69,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
             return error.message
 
     readable: list[Path] = []
-    blocks: list[Tensor] = []
+    blocks: list[Tensor] = []  # the embeddings of each batch
     batch: list[Image.Image] = []
     n_bytes, progress = 0, Progress("embedding", len(paths))
     with show_progress():
@@ -115,5 +115,6 @@ def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | No
 def report_unreadable(folder: EmbeddedFolder) -> int:
     """Print how many pictures cannot be read; return the exit code, 1 if there are any."""
     if folder.n_unreadable:
-        print_text(f"{folder.n_unreadable} could not be read, and are left out", error=True)
+        text = f"of the pictures {folder.n_unreadable} could not be read, and are left out"
+        print_text(text, error=True)
     return 1 if folder.n_unreadable else 0

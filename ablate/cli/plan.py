@@ -17,12 +17,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the plan of a spec as `ablate run --plan` does, or the JSON Schema of specs."""
     if args.schema:
         from ablate.spec.json_schema import build_json_schema
 
         print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0
     if args.spec is None:
-        raise ConfigError("SPEC", "it is not given. Name a YAML file, or give --schema.")
+        raise ConfigError("SPEC", "no spec is given. Name a YAML file, or give --schema.")
     args.plan, args.cell, args.storage = True, None, None
     return running.run(args)

@@ -38,26 +38,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "of unfinished sweeps."
     )
     add_sweep_name(command, "all trials")
-    command.add_argument(
-        "--yes", action="store_true", help="Remove the files instead of listing them."
-    )
+    text = "Remove the files instead of listing them."
+    command.add_argument("--yes", action="store_true", help=text)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """List the files that are no longer needed, or remove them; return 1 if that fails for one."""
+    """List the files that are no longer needed, or remove them (`--yes`); return 1 on a failure."""
     path = locate_ledger(args.out)
     if (trials := path.parent / TRIALS).is_symlink():
-        message = "it is a symbolic link, and nothing outside of the output folder is removed. Move"
-        raise ConfigError(str(trials), f"{message} the trials here, or link the whole folder.")
+        fault = "this is a symbolic link, and nothing outside of the output folder is removed"
+        remedy = "Move the trials here, or link the whole output folder."
+        raise ConfigError(str(trials), f"{fault}. {remedy}")
     with Ledger(path) as ledger:
         files, notes = find_removable_files(ledger, path.parent, args.sweep)
         # say how much space is gained
         verb = "frees" if args.yes else "would free"
-        lines = [] if files else [f"nothing to remove in {path.parent}"]
+        lines = [] if files else [f"there is nothing to remove in {path.parent}"]
         for name, kind in ((CHECKPOINTS, "checkpoints"), (EXPORT, "weights")):
             if sizes := [file.size for file in files if file.path.name == name]:
-                lines.append(f"{kind} of {len(sizes)} trials: {verb} {sum(sizes) / 1e6:,.1f} MB")
+                size = f"{sum(sizes) / 1e6:,.1f} MB"
+                lines.append(f"removing {kind} of {len(sizes)} trials {verb} {size}")
         print_text("\n".join([*lines, *notes]))
         if not files:
             return 0
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         # remove the files
         freed, failures = _remove_files(ledger, files)
-    print_text(f"freed {freed / 1e6:,.1f} MB")
+    print_text(f"removing the files freed {freed / 1e6:,.1f} MB")
     for failure in failures:
         print_text(failure, error=True)
     if any(file.path.name == EXPORT for file in files):
@@ -81,7 +82,11 @@ def run(args: argparse.Namespace) -> int:
 def find_removable_files(
     records: Records, out: Path, sweep: str | None
 ) -> tuple[list[Removable], list[str]]:
-    """Return the removable files, and a note for each unfinished sweep whose weights stay."""
+    """Return the files that can be removed, and notes on unfinished sweeps, whose weights stay.
+
+    Args:
+        sweep: the sweep whose trials are looked through; None stands for all trials.
+    """
     if sweep is None:
         rows = queries.list_trials(records)
     else:
@@ -101,16 +106,15 @@ def find_removable_files(
                 name = f"{sweep_row['name']} ({sweep_id})"
                 notes.append(f"sweep {name} is not finished: its weights stay")
     # keep all files of trials that a driver has claimed
-    claimed = {
-        row["trial_id"]
-        for row in queries.list_owners(records)
-        if Owner.parse(row["owner"]).is_alive(row["heartbeat"])
-    }
+    claims = queries.list_owners(records)
+    alive = [row for row in claims if Owner.parse(row["owner"]).is_alive(row["heartbeat"])]
+    claimed = {row["trial_id"] for row in alive}
     removable = []
     for row in rows:
         trial_id = row["trial_id"]
         if row["status"] not in ("done", "failed") or trial_id in claimed:
             continue
+        # EXPORT: the file of weights
         for name in (CHECKPOINTS,) if trial_id in needed else (CHECKPOINTS, EXPORT):
             path = locate_trial_folder(out / TRIALS, trial_id) / name
             if path.exists() and not path.is_symlink():
@@ -121,7 +125,7 @@ def find_removable_files(
 
 
 def _find_best_trials(records: Records) -> set[str]:
-    """Return the trials of each study's best cells, one for each objective.
+    """Return the ids of all trials of each study's best cell by each objective.
 
     Reports name the weights of these trials.
     """
@@ -129,8 +133,8 @@ def _find_best_trials(records: Records) -> set[str]:
     for sweep in queries.list_sweeps(records):
         spec = records.get_sweep(sweep["sweep_id"])["spec"]
         for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
-            for metric, most in iterate_objectives(spec, study):
-                cell = find_best_cell(records, cells, metric, higher_is_better=most)
+            for metric, maximize in iterate_objectives(spec, study):
+                cell = find_best_cell(records, cells, metric, higher_is_better=maximize)
                 best |= {row["trial_id"] for row in cells[cell]} if cell else set()
     return best
 
@@ -138,12 +142,12 @@ def _find_best_trials(records: Records) -> set[str]:
 def _remove_files(ledger: Ledger, files: list[Removable]) -> tuple[int, list[str]]:
     """Remove files; return the number of bytes freed, and a line for each failure.
 
-    The trial is claimed and its folder locked meanwhile, so that no driver runs it.
+    Each trial is claimed and its folder locked meanwhile, so that no driver runs the trial.
     """
     owner, freed, failures = Owner.from_this_process(), 0, list[str]()
     for trial_id, path, size in files:
         if not ledger.hold(trial_id, owner):
-            failures.append(f"{trial_id}: not removed, because a run has claimed it")
+            failures.append(f"{trial_id}: it was not removed, because a run has claimed it")
             continue
         try:
             with FileLock(path.parent / LOCK, timeout=0):
@@ -153,9 +157,9 @@ def _remove_files(ledger: Ledger, files: list[Removable]) -> tuple[int, list[str
                     path.unlink()
             freed += size
         except Timeout:
-            failures.append(f"{trial_id}: not removed, because another process uses its folder")
+            failures.append(f"{trial_id}: it was not removed, because its folder is in use")
         except OSError as error:
-            failures.append(f"{path}: not removed ({error})")
+            failures.append(f"{path}: it could not be removed ({error})")
         finally:
             ledger.release_hold(trial_id, owner)
     return freed, failures

@@ -18,6 +18,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Compile the tables and figures of a sweep from MLflow, and print the tables."""
     from ablate.ledger.ledger import Ledger
     from ablate.ledger.queries import find_sweep
     from ablate.tracking.views import compile_report
@@ -42,6 +43,5 @@ def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str
         is_server = store.startswith("http")
         print_text(f"MLflow: {store if is_server else f'mlflow ui --backend-store-uri {store}'}")
         address = find_server_address(store) if is_server else "http://127.0.0.1:5000/"
-        print_text(
-            f"  this sweep's trials, with their settings and results: {address}{trials_page}"
-        )
+        address += trials_page
+        print_text(f"  this sweep's trials, with their settings and results: {address}")

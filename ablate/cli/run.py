@@ -23,11 +23,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.epilog = EXIT_CODES
     add_sweep(command)
     command.add_argument("--plan", action="store_true", help="Show what would run, and exit.")
-    command.add_argument(
-        "--cell",
-        metavar="STUDY/CELL[@SEED]",
-        help="Run one cell in this process without Ray, and show full tracebacks.",
-    )
+    text = "Run one cell in this process without Ray, and show full tracebacks."
+    command.add_argument("--cell", metavar="STUDY/CELL[@SEED]", help=text)
     command.add_argument(
         "--budget", metavar="TIME", help="Start no new trial after this time, as 2h or 1h30m."
     )
@@ -35,11 +32,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true", help="Discard the sweep's results, and train all again."
     )
-    command.add_argument(
-        "--checkpoint-seconds",
-        metavar="TIME",
-        help="The least seconds between two checkpoints of a trial (default: 10; 0: every epoch).",
-    )
+    text = "The least seconds between two checkpoints of a trial (default: 10; 0: every epoch)."
+    command.add_argument("--checkpoint-seconds", metavar="TIME", help=text)
     command.add_argument(
         "--stuck-after",
         metavar="TIME",
@@ -61,11 +55,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Show the plan, run one cell, or run the sweep and compile its report; return an exit code."""
     if args.storage is not None and (args.plan or args.cell is not None):
         option = "--plan" if args.plan else "--cell"
-        raise ConfigError("--storage", f"{option} does not use storage. Leave one of both out.")
+        raise ConfigError("--storage", f"{option} does not use storage. Leave out one of the two.")
     if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "it needs --plan. Give both, or leave it out.")
+        raise ConfigError("--pilot", "--pilot needs --plan. Give both, or leave out --pilot.")
     # read the spec before torch is imported, so that its faults are reported at once
     from ablate.spec.read import read_spec
 
@@ -74,13 +69,14 @@ def run(args: argparse.Namespace) -> int:
 
     options = build_options(args)
     plan, settings = api.prepare(loaded, options, runs=not args.plan)
+    # show the plan, or run one cell in this process
     if args.plan:
         from ablate.engine.work_estimate import preview_plan
 
         preview = preview_plan(plan, settings, pilot=args.pilot)
         print_text(preview.text)
         if preview.refused is not None:
-            raise preview.refused
+            raise preview.refused  # results of other code, to be confirmed by --same-code
         return 0 if preview.runnable else 1
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
@@ -106,34 +102,33 @@ def run(args: argparse.Namespace) -> int:
         replay, report = store.format_command("ledger replay"), store.format_command("report")
         print_text(
             "MLflow lacks runs of this sweep, so that tables lack cells. The ledger has "
-            f"everything: give {replay}, then {report}.",
+            f"everything: call {replay}, then {report}.",
             error=True,
         )
     return outcome.code
 
 
 def describe_ending(outcome: Outcome, out: Path) -> str:
-    """Return the lines on how a run ended, what failed or is missing, and how to continue."""
-    lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
-    lines += [f"  taken as the same code: {text}" for text in outcome.same]
-    lines += [f"  {name}: {count} failed" for name, count in outcome.failed.items()]
+    """Return the text on how a run ended, what failed or is missing, and how to continue."""
+    lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials were trained in this run"]
+    lines += [f"  this changed code was taken as the same: {text}" for text in outcome.same]
+    lines += [f"  {study}: {count} trials failed" for study, count in outcome.failed.items()]
     if outcome.failed:
         from ablate.ledger import queries
         from ablate.ledger.ledger import Ledger
 
         with Ledger(out / "ledger.sqlite") as ledger:
             reasons = queries.count_failures(ledger, outcome.sweep_id)
-        lines += [
-            f"  {row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:MAX_REASONS]
-        ]
+        for row in reasons[:MAX_REASONS]:
+            lines.append(f"  {row['n']} × {row['reason']} (as {row['trial']})")
         if len(reasons) > MAX_REASONS:
-            lines.append(f"  and {len(reasons) - MAX_REASONS} other reasons")
-        lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
-    for reasons_by_name in (outcome.lost, outcome.blocked):
+            lines.append(f"  there are {len(reasons) - MAX_REASONS} other reasons")
+        lines.append("  failures are kept (`ablate ledger ls`); --retry-failed runs them again")
+    for reasons_by_name in (outcome.lost, outcome.blocked):  # keys: trials, then studies
         lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
-    lines += [f"  {name}: {count} missing" for name, count in outcome.missing.items()]
+    lines += [f"  {study}: {count} results are missing" for study, count in outcome.missing.items()]
     if outcome.missing:
-        cause = "Not all of it could be run"
+        cause = "Not all trials could be run"
         if outcome.interrupted == signal.SIGINT:
             cause = "Stopped by Ctrl-C or `ablate stop`"
         elif outcome.interrupted is not None:
@@ -150,5 +145,5 @@ def describe_ending(outcome: Outcome, out: Path) -> str:
 
 
 def describe_continuation() -> str:
-    """Return how to continue, with the command on a line of its own, to be copied."""
+    """Return the text on how to continue a run; the command has a line of its own, to be copied."""
     return f"Continue with:\n  {format_command_line() or 'the same call'}"

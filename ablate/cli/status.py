@@ -35,11 +35,7 @@ def run(args: argparse.Namespace) -> int:
     path = locate_ledger(args.out)
     with Records(path) as records:
         known_ids = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
-        alive = [
-            driver
-            for driver in list_drivers(path.parent)
-            if driver.alive and driver.sweep_id in known_ids
-        ]
+        alive = [d for d in list_drivers(path.parent) if d.alive and d.sweep_id in known_ids]
         sweep_ids = list(dict.fromkeys(driver.sweep_id for driver in alive))
         if args.sweep is not None or (known_ids and not alive):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
@@ -55,11 +51,15 @@ def run(args: argparse.Namespace) -> int:
 def collect_state(
     records: Records, out: Path, sweep_id: str, alive: Sequence[DriverStatus]
 ) -> dict[str, Any]:
-    """Return the present state of a sweep as `--json` prints it."""
+    """Return the present state of a sweep as `ablate status --json` prints it.
+
+    `alive` are the drivers (processes of `ablate run`) at work in the output folder.
+    """
     now, epochs = time.time(), queries.find_last_epochs(records)
     trials = {row["trial_id"]: row for row in queries.list_sweep_trials(records, sweep_id)}
 
     def describe_trial(trial_id: str, driver: DriverStatus) -> dict[str, Any]:
+        """Return what `--json` says of a trial at work: its cell, progress, log and node."""
         row = trials[trial_id]
         nodes = (node.name for node in driver.nodes if trial_id in node.trials)
         return {
@@ -73,15 +73,18 @@ def collect_state(
         }
 
     def describe_driver(driver: DriverStatus) -> dict[str, Any]:
+        """Return what `--json` says of a driver and the trials that it runs.
+
+        `seconds_left` is None until each study of the driver has an estimate.
+        """
+        trial_ids = [trial_id for trial_id in driver.trials if trial_id in trials]
         estimates = [study.eta for study in driver.studies if study.eta is not None]
         return driver.model_dump(mode="json") | {
             "host": driver.owner.host,
             "pid": driver.owner.pid,
             "seconds": round(now - driver.began, 1),
             "seconds_left": sum(estimates) if len(estimates) == len(driver.studies) > 0 else None,
-            "trials": [
-                describe_trial(trial_id, driver) for trial_id in driver.trials if trial_id in trials
-            ],
+            "trials": [describe_trial(trial_id, driver) for trial_id in trial_ids],
         }
 
     return {
@@ -94,7 +97,7 @@ def collect_state(
 
 
 def describe_process(pid: int, host: str) -> str:
-    """Return `process PID on HOST`, without the host's process namespace (after +)."""
+    """Return `process PID on HOST`; of `host` only the name, without the part after +."""
     return f"process {pid} on {host.partition('+')[0]}"
 
 
@@ -121,7 +124,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
                 f"{trial['epochs']}, {format_duration(trial['seconds'])}{location}"
             )
         if (n_more := len(driver["trials"]) - MAX_TRIALS) > 0:
-            yield f"  at work: {n_more} more"
+            yield f"  at work: {n_more} more trials"
     for row in state["failures"][:MAX_REASONS]:
         yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as {row['trial']})"
     if (n_more := len(state["failures"]) - MAX_REASONS) > 0:
@@ -129,7 +132,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _describe_activity(driver: dict[str, Any]) -> str:
-    """Say for how long a driver has run, and how many of its slots are in use."""
+    """Return how long a driver has run, how many of its slots are in use, and the time left."""
     text = f"{'stopping' if driver['stopping'] else 'running'} for "
     text += f"{format_duration(driver['seconds'])} "
     text += f"({describe_process(driver['pid'], driver['host'])})"

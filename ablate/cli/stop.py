@@ -21,28 +21,24 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "Exit codes: 0 the runs have ended; 1 they have not ended within --wait; 2 nothing runs."
     )
     add_sweep_name(command, "all sweeps in the folder")
-    command.add_argument(
-        "--wait", default="2m", metavar="TIME", help="How long to wait for the end (default: 2m)."
-    )
+    text = "How long to wait for the end of the runs (default: 2m)."
+    command.add_argument("--wait", default="2m", metavar="TIME", help=text)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop the drivers of a sweep or of all sweeps; return 1 if one has not ended in time."""
+    """Ask the drivers of a sweep, or all, to stop; return 1 if one has not ended in time."""
     deadline = time.monotonic() + parse_duration(args.wait, "--wait")
-    drivers = [
-        driver
-        for driver in list_drivers(resolve_output_folder(args.out))
-        if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
-    ]
+    drivers = [d for d in list_drivers(resolve_output_folder(args.out)) if d.alive]
+    drivers = [d for d in drivers if args.sweep in (None, d.sweep_id, d.name)]
     if not drivers:
-        fault = f"no run of {args.sweep!r} is under way" if args.sweep else "no run under way"
+        fault = f"no run of {args.sweep!r} is under way" if args.sweep else "no run is under way"
         raise ConfigError("SWEEP", f"{fault}. `ablate status` shows what runs.")
     for driver in drivers:
         try:
             driver.ask_to_stop()
         except OSError as error:
-            fault = f"it cannot be written ({error.strerror})"
+            fault = f"no file can be written here ({error.strerror})"
             kill = f"`kill -INT {driver.owner.pid}` on {driver.owner.host}"
             remedy = f"Press Ctrl-C where the run was started, or call {kill}."
             raise ConfigError(str(driver.path.parent), f"{fault}. {remedy}") from error

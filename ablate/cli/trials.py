@@ -18,21 +18,17 @@ from trainables.errors import ConfigError
 def add_arguments(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
     states = ("running", "done", "failed", "partial", "interrupted")
-    command.add_argument(
-        "--status", choices=states, help="Show only trials with this status, for example failed."
-    )
-    command.add_argument(
-        "--sort",
-        metavar="METRIC",
-        help="Sort by this metric, best first, and show it; for example test/recall_at_1.",
-    )
-    command.add_argument(
-        "--params", action="store_true", help="Also show the settings in which the trials differ."
-    )
+    text = "Show only trials with this status, for example failed."
+    command.add_argument("--status", choices=states, help=text)
+    text = "Sort by this metric, best first, and show it; for example test/recall_at_1."
+    command.add_argument("--sort", metavar="METRIC", help=text)
+    text = "Also show the settings in which the trials differ."
+    command.add_argument("--params", action="store_true", help=text)
     add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print a line for each trial of a sweep: id, status, cell, metric, settings and failure."""
     with Records(locate_ledger(args.out)) as records:
         sweep_id = queries.find_sweep(records, args.sweep, "SWEEP")
         metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
@@ -44,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         if metric not in metric_names:
             raise ConfigError("--sort", describe_unknown_metric(metric, metric_names))
-        sign = 1 if is_lower_better(metric) else -1
+        sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
     for row in rows:

@@ -109,9 +109,9 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
     for more in ([], ["--allow-partial"]):
         assert main([*command, *more]) == 1  # bad images are never allowed
         out = capsys.readouterr().out
-        assert "44 images read in" in out and ", 2 bad" in out
+        assert "44 images were read in" in out and ", 2 are bad" in out
         for name in ("Made_Bird_0001_2.jpg", "Made_Bird_0003_4.jpg"):
-            assert f"bad: {first / name}: the image cannot be read (" in out
+            assert f"a bad image: {first / name}: the image cannot be read (" in out
         assert "not as its makers say: 1 of 45 images missing (001.Made_Bird_1/" in out
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
 

@@ -84,7 +84,7 @@ def test_a_process_of_its_own_says_its_line_and_ends(model: Path, birds: Path) -
     """Libraries that are asked for networks count at the end what is still there."""
     done = ablate(birds.parent, "embed", str(model), "birds")
     assert done.returncode == 0 and not done.stderr, done.stderr
-    assert done.stdout == "12 pictures in embeddings.npz, 16 numbers each\n"
+    assert done.stdout == "embeddings.npz has the embeddings of 12 pictures, 16 numbers each\n"
     assert (birds.parent / "embeddings.npz").is_file()
 
 

@@ -67,8 +67,8 @@ def test_the_best_stay_and_nothing_goes_without_yes(
     assert prune(tmp_path) == 0
     said = capsys.readouterr().out
     states, weights = len(trials) * STATE, len(others) * WEIGHTS
-    assert f"checkpoints of {len(trials)} trials: would free {states / 1e6:,.1f} MB" in said
-    assert f"weights of {len(others)} trials: would free {weights / 1e6:,.1f} MB" in said
+    assert f"checkpoints of {len(trials)} trials would free {states / 1e6:,.1f} MB" in said
+    assert f"weights of {len(others)} trials would free {weights / 1e6:,.1f} MB" in said
     checkpoints = {str(path) for path in tmp_path.glob("trials/*/checkpoints")}
     assert checkpoints and checkpoints <= {line.strip() for line in said.splitlines()}
     assert sorted(tmp_path.rglob("*")) == before
