@@ -175,7 +175,7 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
-                f"this folder has a result of trial {result.trial_id}, which belongs into another "
+                f"this folder has a result of trial {result.trial_id}, which belongs to another "
                 f"folder, or is none of the ledger's {len(trial_ids)} trials. Copy each batch's "
                 "folder as a whole, and give the same --out as to `ablate cells`.",
             )

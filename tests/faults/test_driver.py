@@ -35,7 +35,7 @@ def test_a_run_without_budget_and_one_without_work_train_nothing(
     assert_whole(sweep, whole)
     before = sweep.started()
     code, text = sweep.finish()
-    assert code == 0 and "0 trials trained" in text
+    assert code == 0 and "0 trials were trained" in text
     assert sweep.started() == before
 
 

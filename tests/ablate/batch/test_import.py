@@ -206,13 +206,13 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
         refused(work, out, message)
         path.write_bytes(data)
     other.write_bytes(data)
-    refused(work, out, "or which has another folder")
+    refused(work, out, "which belongs to another folder")
 
 
 def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:
     path = first(work) / "best.safetensors"
     path.write_bytes(b"other")
-    refused(work, out, r"best\.safetensors: it was changed after it was written")
+    refused(work, out, r"best\.safetensors: the file was changed after the batch wrote it")
 
 
 def test_a_copy_that_differs_from_what_was_written(
@@ -220,15 +220,15 @@ def test_a_copy_that_differs_from_what_was_written(
 ) -> None:
     """The source changes while it is copied, or the copy is damaged."""
     monkeypatch.setattr(batch.shutil, "copyfileobj", lambda _, copy: copy.write(b"other"))
-    refused(work, out, "it was changed after it was written")
+    refused(work, out, "the file was changed after the batch wrote it")
 
 
 def test_the_folder_of_another_sweep(work: Path, tmp_path: Path) -> None:
     """A ledger that has other trials, or none, and a folder that is no batch's."""
     other = plan("other", rate=5e-4)
     export_cells(other, synthetic_settings(tmp_path / "other"), tmp_path / "other.jsonl")
-    assert "--out" in refused(work, tmp_path / "other", "this ledger of 2 trials")
-    refused(work, tmp_path / "none", "this ledger of 0 trials")
+    assert "--out" in refused(work, tmp_path / "other", "none of the ledger's 2 trials")
+    refused(work, tmp_path / "none", "none of the ledger's 0 trials")
     refused(tmp_path, tmp_path / "other", "Copy the folder of `python -m trainables.jobs.batch`")
 
 
@@ -240,7 +240,7 @@ def test_a_folder_that_another_process_has(
     (out / "trials" / trial).mkdir(parents=True)
     with (
         FileLock(out / "trials" / trial / ".lock"),
-        pytest.raises(ConfigError, match="locked by another process"),
+        pytest.raises(ConfigError, match="another process has locked"),
     ):
         import_batch(work, out)
     assert import_batch(work, out) == {"done": 4}

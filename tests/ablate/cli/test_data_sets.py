@@ -68,7 +68,7 @@ def test_from_a_folder_to_an_evaluated_trial(
         place, data = ["--data-root", str(root)], {"name": name, "root": str(root)}
     assert main(["data", "check", name, *place, "--allow-partial"]) == 0
     out = capsys.readouterr().out
-    assert str(root) in out and ", 0 bad" in out and "trials: train" in out
+    assert str(root) in out and ", 0 are bad" in out and "trials: train" in out
     path = written(spec(data), tmp_path)
     assert main(["run", path, "--plan", "--allow-partial"]) == 0
     command = ["run", path, "--cell", "rates/optimizer.lr=0.001", "--allow-partial"]
@@ -89,7 +89,7 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> 
     assert main(["data"]) == 0
     out = capsys.readouterr().out
     assert f"data folders: {sets}, {tmp_path / 'absent'} ($ABLATE_DATA)" in out
-    assert f"{tmp_path / 'absent'}: no folder that can be read" in out
+    assert f"{tmp_path / 'absent'}: this is no folder that can be read" in out
     assert "typefaces: comes with ablate: 6,163 images of 200 classes" in out
     assert f"sop (Stanford Online Products): {sets / 'stanford_online_products'}: train 24" in out
     assert "  1 of 45 images missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out

@@ -49,7 +49,7 @@ def test_a_folder_is_embedded_as_the_model_does(
     """In batches, whatever their size, what `model.embed` gives of the opened files."""
     monkeypatch.setattr(pictures, "BATCH", 5)
     assert embed(model, birds, tmp_path / "a.npz") == 0
-    assert "12 pictures in" in capsys.readouterr().out
+    assert "embeddings of 12 pictures" in capsys.readouterr().out
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
         found, paths, about = (
             file["embeddings"],

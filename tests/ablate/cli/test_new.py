@@ -74,7 +74,7 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["a b"], "NAME: 'a b' must be of"),
+        (["a b"], "NAME: 'a b' is no plain name"),
         (["x", "--data", "nowhere"], "--data: 'nowhere' is neither a folder"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
         (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),

@@ -90,7 +90,7 @@ def test_a_link_in_place_of_the_trials_is_refused(
     (tmp_path / "trials").rename(tmp_path / "elsewhere")
     (tmp_path / "trials").symlink_to(tmp_path / "elsewhere")
     assert prune(tmp_path, "--yes") == 2
-    assert "trials: it is a symbolic link" in capsys.readouterr().err
+    assert "trials: this is a symbolic link" in capsys.readouterr().err
     assert left(tmp_path, "checkpoints") == {row["trial_id"] for row in table(made)}
 
 
@@ -111,7 +111,7 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
     fill(tmp_path / "trials" / done.trial_id)
     with FileLock(tmp_path / "trials" / done.trial_id / ".lock"):
         assert prune(tmp_path, "--yes") == 1
-    assert "another process uses its folder" in capsys.readouterr().err
+    assert "its folder is in use" in capsys.readouterr().err
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         other = Owner("elsewhere", 1, 1.0)
         assert ledger.claim_evaluation(done.trial_id, other) == "mine"

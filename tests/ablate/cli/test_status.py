@@ -109,7 +109,7 @@ def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys
     (folder / "y.json").write_text(json.dumps(gone | {"later": 1}))  # of another version
     assert command(tmp_path, "stop") == 2
     line = capsys.readouterr().err
-    assert "no run under way" in line and "`ablate status`" in line and line.count("\n") == 1
+    assert "no run is under way" in line and "`ablate status`" in line and line.count("\n") == 1
     with presence(made, tmp_path, asked):
         names = {each.name for each in folder.iterdir()}
         assert names & {"x-1.json", "y.json"} == {"y.json"}

@@ -77,7 +77,7 @@ def test_points_and_boxes_repeat_after_interruptions(tmp_path: Path, sampler: st
     [
         ({"points": [{"method.beta": 1}]}, "points.0: the name 'method.beta' is unknown"),
         ({"points": [{"method.alpha": 4}]}, "method.alpha: 4 is outside"),
-        ({"points": [{"method.alpha": 1}] * 7}, "7 are more than the 6 trials"),
+        ({"points": [{"method.alpha": 1}] * 7}, "7 points are more than the 6 trials"),
         ({"points": [{}], "trial": {"method": {"name": "ddml", "alpha": 4}}}, "alpha is 4.0, out"),
         ({"space": WHEN, "points": [{"method.alpha": 1}]}, "0: method.alpha is set where its"),
         (
