@@ -187,6 +187,7 @@ def prepare(
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
         if not metric.is_own:
             foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
+    # SHARED_FIELDS (budget, storage, …) are passed on as they are
     settings = Settings(
         out=options.folder,
         cache=cache,

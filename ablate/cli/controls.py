@@ -60,7 +60,7 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
     plain = {**trial, "method": {"name": "plain"}}
     config = TrialConfig.model_validate(plain).model_dump(mode="json")
     variants: dict[str, Any] = {"plain": {}}
-    for shift in SHIFTS:
+    for shift in SHIFTS:  # on other seeds the plain loss must show no difference from itself
         variants[f"null: seeds from {shift}"] = {"shift_seeds": shift}
     for label, changes in _list_known_effects(config).items():
         variant = expand_paths(changes, "controls")

@@ -45,7 +45,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     """Yield the line on a data set's place and size, and a line for each fault of its files."""
     if name in ("folder", "manifest"):
         kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
-        yield f"{name}: {kind} of your own; give data.root"
+        yield f"{name}: this reads {kind} of your own; give data.root"
         return
     about = DATASETS[name].ABOUT
     title = f"{name} ({about.title})" if about else name
@@ -66,7 +66,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"
     yield from (f"  {problem}" for problem in problems)
     if problems and about is not None:
-        yield f"  offered at {about.offered}; --allow-partial accepts it as it is"
+        yield f"  it is offered at {about.offered}; --allow-partial accepts it as it is"
 
 
 def _read_listing(
@@ -116,7 +116,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         f"{name}: {root or 'comes with its package'}",
         f"fingerprint {digest[:16]}",
         *(f"{part}: {count}" for part, count in count_parts(rows).items()),
-        *(f"not as its makers say: {problem}" for problem in problems),
+        *(f"this is not as its makers say: {problem}" for problem in problems),
         _describe_splits(rows),
         f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
         *(f"a bad image: {fault}" for fault in decode_faults),

@@ -64,12 +64,13 @@ def run_checks(out: Path) -> Iterator[Finding]:
         except PackageNotFoundError:
             yield Finding(False, f"{name} is not installed: pip install {name}")
     yield check_torch()
-    yield Finding(True, f"{count_cores()} cores")
+    yield Finding(True, f"this machine has {count_cores()} cores")
     for purpose, path in (("output", out), ("cache", locate_default_cache())):
         folders = (path.absolute(), *path.absolute().parents)  # the folder may not exist yet
         free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free / 2**30
         remedy = "" if free >= FREE_GIB else ": make some room"
-        yield Finding(not remedy, f"{purpose} {path}: {free:.1f} GiB free{remedy}")
+        text = f"the {purpose} folder {path} has {free:.1f} GiB free{remedy}"
+        yield Finding(not remedy, text)
     yield check_ledger(out / "ledger.sqlite")
     yield check_mlflow(out)
 
@@ -83,7 +84,7 @@ def check_torch() -> Finding:
         remedy = "pip install --force-reinstall torch torchvision timm, from one index"
         return Finding(False, f"torch, torchvision and timm do not import ({last_line}): {remedy}")
     if names := process.stdout.strip():
-        return Finding(True, f"GPU: {names}")
+        return Finding(True, f"torch sees these GPUs: {names}")
     if shutil.which("nvidia-smi"):
         return Finding(False, "torch sees no GPU: reinstall torch with CUDA, or the driver")
     return Finding(True, "there is no GPU: trials run on the CPU")

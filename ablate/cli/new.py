@@ -3,9 +3,9 @@
 import argparse
 
 GOALS = {
-    "tune": "search its settings, and read the best on test classes",
-    "terms": "tune it, then switch each of its terms on and off",
-    "compare": "tune it and the plain loss alike, and compare the best of both",
+    "tune": "search the method's settings, and read the best on test classes",
+    "terms": "tune the method, then switch each of its terms on and off",
+    "compare": "tune the method and the plain loss alike, and compare the best of both",
 }
 
 

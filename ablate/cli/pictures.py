@@ -62,7 +62,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     def decode_or_explain(picture: Picture) -> np.ndarray | str:
         """Return the pixels of a picture, or why it cannot be used."""
         if (character := find_unfit_character(str(picture.path))) is not None:
-            return f"{character} in its name"
+            return f"its name has {character}"
         try:
             return decode_picture(picture, short_side)
         except ConfigError as error:

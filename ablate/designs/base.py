@@ -50,12 +50,12 @@ HEATMAP = "heatmap"  # in `tables` of designs that heatmaps can show
 
 # Replacement → hooks of earlier versions.
 _GONE = {
-    "say it in the `Point`s that `points` lists": "above centre gives lays_over representatives",
+    "set it in the `Point`s that `points` returns": "above centre gives lays_over representatives",
     "it follows from `sampling`": "bracket fixed keeps_seeds probes",
     "it follows from `points` and `sampling`": "always_gives paths size",
     "name them in `references`": "arounds centres",
     "declare a field `neutral: Around | None`": "baseline",
-    "it is told by `link`": "beside",
+    "`link` receives these facts": "beside",
     "it follows from the field `objectives`": "compared_by",
     "declare a field `scheduler: Scheduler | None`": "halting",
     f"put {HEATMAP!r} into `tables`": "heatmap",

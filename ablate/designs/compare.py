@@ -134,6 +134,7 @@ class Compare(StudyBase):
         rows = []
         for point in self.combinations:
             may_be_neutral = any(map(self._inherits_method, point.references or ()))
+            # is_unchanged: the row may be the best cell of the other study as it is
             rows.append(replace(point, is_unchanged=may_be_neutral))
         return [*rows, *(self._build_not_neutral_point(row) for row in rows if row.is_unchanged)]
 

@@ -73,6 +73,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             field = f"exclude.{i}.{factor}"
             if factor not in factors:
                 raise ConfigError(field, describe_unknown("the factor", factor, factors))
+            # levels may be mappings, so they are compared as JSON
             texts = [to_canonical_json(level) for level in factors[factor]]
             levels = list_wanted_values(wanted, texts)
             if not levels:

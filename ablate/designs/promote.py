@@ -112,8 +112,8 @@ class Promote(StudyBase):
             name, levels = build_cell_name({RANK: rank}), ((RANK, str(rank)),)
             source = self._build_rank_reference(rank)  # the cell of `of` that is trained again
             bases = (*around, InheritedConfig(OF, source))
-            point = Point(name, {RANK: rank}, {}, OF, levels, (), bases, source, is_unchanged=True)
-            points.append(point)
+            point = Point(name, {RANK: rank}, {}, OF, levels, references=bases, source=source)
+            points.append(replace(point, is_unchanged=True))  # the point itself sets nothing
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
     def _build_rank_reference(self, rank: int) -> Around:

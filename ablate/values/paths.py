@@ -50,7 +50,9 @@ def _merge_value(nested: dict[str, Any], key: str, value: Any, where: str) -> No
         for inner_key, inner_value in value.items():
             _merge_value(nested[key], inner_key, inner_value, join_address(where, key))
     else:
-        raise ConfigError(join_address(where, key), "this path is given twice. Remove one of the two.")
+        raise ConfigError(
+            join_address(where, key), "this path is given twice. Remove one of the two."
+        )
 
 
 def join_address(where: str, path: object) -> str:
