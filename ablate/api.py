@@ -1,7 +1,5 @@
 """Use sweeps from Python: prepare a checked plan, run it, read its results."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,7 +106,7 @@ class Results:
         return self.outcome.sweep_id
 
     @property
-    def frame(self) -> pd.DataFrame:
+    def frame(self) -> "pd.DataFrame":
         """A DataFrame with one row for each cell (configuration that a study compares) and seed.
 
         Its columns are study, cell, seed, trial_id, status, reason, the cell's factor levels as

@@ -3,8 +3,6 @@
 Runs of several parents (one sweep on several machines with one server) are merged.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 from collections.abc import Iterable, Sequence
@@ -58,7 +56,7 @@ class Frame:
             no run have the status "missing".
     """
 
-    def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:
+    def __init__(self, client: Any, parents: Sequence[Parent], trials: "pd.DataFrame") -> None:
         """Take the parent runs and the table of trials, and build the table of cells from them."""
         self._client = client
         self.parents = tuple(parents)
@@ -90,7 +88,7 @@ class Frame:
         begun = {*self.cells["study"]}
         return [name for name in self.study_order if name not in begun]
 
-    def select_study(self, name: str) -> pd.DataFrame:
+    def select_study(self, name: str) -> "pd.DataFrame":
         """Return the cells of a study in plan order, with a column for each coordinate.
 
         Coordinates whose names equal a common column are in `coords` only. A row `<name>, not
@@ -136,7 +134,7 @@ class Frame:
             return self.main_objective, True
         return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
-    def load_curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
+    def load_curves(self, metric: str, run_ids: Iterable[str]) -> "pd.DataFrame":
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
 
         Each curve is read once. An epoch that a resumed trial logged twice counts once.
@@ -206,7 +204,7 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
+def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
     """Return one row for each trial; of a trial's runs the most complete counts, then the oldest.
 
     Settings are read from the tag `ablate.config`, or from parameters in stores of older versions.
@@ -243,7 +241,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> pd.DataFrame:
     return frame[[*TRIAL_KEYS, *metrics]]
 
 
-def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
+def _drop_duplicate_rows(cells: "pd.DataFrame") -> "pd.DataFrame":
     """Drop each cell `<name>, not neutral` that has the same trials as the cell `<name>`."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     duplicates = [
@@ -255,8 +253,8 @@ def _drop_duplicate_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _build_cells_table(
-    parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]
-) -> pd.DataFrame:
+    parents: Sequence[Parent], trials: "pd.DataFrame", metrics: list[str]
+) -> "pd.DataFrame":
     """Return a row per planned cell, seed and fold, with its trial's results, in plan order."""
     import pandas as pd
 

@@ -6,8 +6,6 @@ with the rest of the YAML (`extra="forbid"`), writes it into the sweep's `sweep.
 that a plan stays quick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,7 +77,7 @@ class Published(RecipePart):
     others: Literal[True] | tuple[str, ...] = ()
 
     @model_validator(mode="after")
-    def check_has_column(self) -> Published:
+    def check_has_column(self) -> "Published":
         if (self.column is None) == (not self.columns):
             raise ValueError("Published numbers need a column. Give either `column` or `columns`.")
         return self
@@ -142,7 +140,7 @@ class Table(RecipePart):
     alone: bool = False
 
     @model_validator(mode="after")
-    def check_columns(self) -> Table:
+    def check_columns(self) -> "Table":
         """Refuse published numbers of metrics that the table lacks, or one column for several."""
         if self.published is None:
             return self
@@ -256,7 +254,7 @@ class Figure(Drawing):
         return kind
 
     @model_validator(mode="after")
-    def check_options(self) -> Figure:
+    def check_options(self) -> "Figure":
         """Refuse options that the kind of figure lacks, and several studies if it shows one."""
         if (model := find_figure_options(self.kind)) is None:
             return self  # the kind declares no options
@@ -301,7 +299,7 @@ class Recipe(RecipePart):
     sources: tuple[SourceBlock, ...] = ()
 
     @model_validator(mode="after")
-    def check_metrics(self) -> Recipe:
+    def check_metrics(self) -> "Recipe":
         """Refuse a `primary` metric, or a metric in `smallest`, that no table shows."""
         metrics = {metric for table in self.tables for metric in table.metrics}
         if self.primary is not None and self.primary not in metrics:
@@ -329,7 +327,7 @@ class Recipe(RecipePart):
             paths.setdefault(study, f"report.best.{i}")
         return paths
 
-    def restrict_to_studies(self, studies: Collection[str]) -> Recipe:
+    def restrict_to_studies(self, studies: Collection[str]) -> "Recipe":
         """Return the recipe of these studies alone.
 
         A table or figure of other studies is left out, and so is a study in `best`. A figure of

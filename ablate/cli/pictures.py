@@ -1,7 +1,5 @@
 """Load an exported model, and embed a folder of pictures with it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +35,7 @@ class EmbeddedFolder(NamedTuple):
     n_unreadable: int
 
 
-def load_model(model: str, device: str) -> Model:
+def load_model(model: str, device: str) -> "Model":
     """Load a trained model from a weights file or its trial's folder, or fetch it from storage."""
     path = expand_user_path(model, "MODEL")
     path = path / EXPORT if path.is_dir() else path
@@ -51,7 +49,7 @@ def load_model(model: str, device: str) -> Model:
     return load(path, device)
 
 
-def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFolder:
+def embed_folder(model: "Model", root: Path, paths: Sequence[Path]) -> EmbeddedFolder:
     """Embed the pictures `paths` below `root` with the preprocessing of the trial's evaluation.
 
     Pictures that cannot be read are skipped and printed on standard error with the reason.
@@ -92,7 +90,7 @@ def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFol
     return EmbeddedFolder(readable, torch.cat(blocks), len(paths) - len(readable))
 
 
-def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | None:
+def build_index(model: "Model", embeddings: Tensor) -> tuple[Any, np.ndarray] | None:
     """Build a flat faiss index that compares as the trial's evaluation does.
 
     Returns:

@@ -1,7 +1,5 @@
 """`ablate run`: run, plan or continue a sweep."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 from pathlib import Path
@@ -108,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     return outcome.code
 
 
-def describe_ending(outcome: Outcome, out: Path) -> str:
+def describe_ending(outcome: "Outcome", out: Path) -> str:
     """Return the text on how a run ended, what failed or is missing, and how to continue."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials were trained in this run"]
     lines += [f"  this changed code was taken as the same: {text}" for text in outcome.same]

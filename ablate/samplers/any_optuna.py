@@ -10,8 +10,6 @@ and none is stored. A proposal that did not come from the sampler, such as a lis
 to its study as a finished trial.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import warnings
@@ -45,7 +43,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
     class_name: str = Field(alias="class")
     options: dict[str, Any] = Field({})
 
-    def load_class(self) -> type[BaseSampler]:
+    def load_class(self) -> "type[BaseSampler]":
         """Import and return the sampler class that the spec names, or raise a ConfigError."""
         from optuna.samplers import BaseSampler
 
@@ -69,7 +67,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         """Whether the class takes a seed; without one a search cannot be resumed exactly."""
         return "seed" in inspect.signature(self.load_class()).parameters
 
-    def build(self, seed: int) -> BaseSampler:
+    def build(self, seed: int) -> "BaseSampler":
         """Build the sampler with its options, and with a seed if its class takes one."""
         import optuna
 
@@ -136,8 +134,8 @@ class AnyOptuna(Sampler):
 
     def _tell_results(
         self,
-        study: Study,
-        running: dict[int, Trial],
+        study: "Study",
+        running: "dict[int, Trial]",
         earlier: Sequence[ObservedTrial],
         waiting: Sequence[int],
     ) -> None:
@@ -165,7 +163,7 @@ class AnyOptuna(Sampler):
                     create_trial(params=params, distributions=distributions, values=list(values))
                 )
 
-    def _suggest_all(self, trial: Trial) -> dict[str, Any]:
+    def _suggest_all(self, trial: "Trial") -> dict[str, Any]:
         """Let Optuna suggest a value for each active axis, after the axes that it depends on."""
         space, drawn = self.study.space, dict[str, Any]()
         for path in branches.order_axes(space):

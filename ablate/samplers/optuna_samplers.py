@@ -4,8 +4,6 @@ Earlier proposals are added to it as trials, those without a result as running o
 suggests the next value of each axis. No state of Optuna is stored.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Sequence
@@ -36,7 +34,7 @@ class ByOptuna(Sampler):
     history: ClassVar[bool] = True
     whole: ClassVar[bool] = False
 
-    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         """Build Optuna's sampler for proposal number len(earlier)."""
         raise NotImplementedError
 
@@ -68,7 +66,7 @@ class ByOptuna(Sampler):
                 drawn[path] = suggest(trial, path, space[path])
         return branches.drop_inactive(space, drawn)
 
-    def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> FrozenTrial:
+    def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> "FrozenTrial":
         """Convert an earlier proposal to a trial of Optuna.
 
         A failure becomes a pruned trial, which TPE ranks last by its last epoch. With several
@@ -103,8 +101,6 @@ def suggest(trial: Any, path: str, axis: Axis) -> Any:
     """Return the value that a trial of Optuna suggests for an axis."""
     if axis.choice is not None:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
-    if axis.prior is not None:
-        return axis.value_at(trial.suggest_float(path, 0.0, 1.0))
     bounds: Any = axis.to_optuna_distribution()
     suggest_number = trial.suggest_int if axis.whole else trial.suggest_float
     return suggest_number(path, bounds.low, bounds.high, step=bounds.step, log=bounds.log)
@@ -128,7 +124,7 @@ class Tpe(ByOptuna):
         True
     """
 
-    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         """Build Optuna's TPE; it groups axes if some are active only under a condition."""
         from optuna.samplers import TPESampler
 
@@ -159,7 +155,7 @@ class Independent(ByOptuna):
 
     history: ClassVar[bool] = False
 
-    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         from optuna.samplers import RandomSampler
 
         return RandomSampler(seed=seed)
@@ -181,7 +177,7 @@ class GaussianProcess(ByOptuna):
 
     whole: ClassVar[bool] = True
 
-    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         from optuna.samplers import GPSampler
 
         return GPSampler(seed=seed, n_startup_trials=self.study.startup)
@@ -226,7 +222,7 @@ class Nsga2(ByOptuna):
     generations: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
-    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> BaseSampler:
+    def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         """Build NSGA-II with generations from recorded results, since its study is always new."""
         from optuna.samplers import NSGAIISampler
         from optuna.trial import TrialState
@@ -239,10 +235,10 @@ class Nsga2(ByOptuna):
         class FromFacts(NSGAIISampler):  # type: ignore[misc]
             """Optuna's sampler with generations recomputed from the recorded results."""
 
-            def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+            def get_trial_generation(self, study: "Study", trial: "FrozenTrial") -> int:
                 return int(generations[trial.number])
 
-            def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+            def get_population(self, study: "Study", generation: int) -> "list[FrozenTrial]":
                 complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
                 return [trial for trial in complete if generations[trial.number] == generation]
 

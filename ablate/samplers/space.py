@@ -1,7 +1,5 @@
 """The axes of a search space, and their values on the unit interval and in Optuna."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -43,12 +41,11 @@ class Axis(Strict, extra="forbid", frozen=True):
     box: float | None = Field(None, gt=1, allow_inf_nan=False)
 
     @model_validator(mode="after")
-    def check_one_kind(self) -> Axis:
+    def check_one_kind(self) -> "Axis":
         """Check that the axis is either a list of choices or a numeric range without conflicts."""
         ranged = self.low is not None or self.high is not None
         if self.choice is not None:
-            others = (self.step, self.box, self.prior)
-            if ranged or self.log or self.whole or any(other is not None for other in others):
+            if ranged or self.log or self.whole or self.step is not None or self.box is not None:
                 raise ValueError("an axis is either {choice: [...]} or {low, high, ...}, not both")
             return self
         if self.low is None or self.high is None:
@@ -74,7 +71,7 @@ class Axis(Strict, extra="forbid", frozen=True):
             raise ConfigError("step", f"{message}, {limit}")
         return self
 
-    def narrow(self, value: Any, points: Sequence[float] = ()) -> Axis:
+    def narrow(self, value: Any, points: Sequence[float] = ()) -> "Axis":
         """Return the part of the axis within the factor `box` of a value.
 
         The ends value / box and value · box are moved inwards to steps, then outwards to `points`,
@@ -184,7 +181,7 @@ class Axis(Strict, extra="forbid", frozen=True):
     def to_number(self, value: float) -> float | int:
         return int(value) if self.whole else float(value)
 
-    def to_optuna_distribution(self) -> BaseDistribution:
+    def to_optuna_distribution(self) -> "BaseDistribution":
         """Return Optuna's distribution; choices by index, since categories must be scalars."""
         from optuna import distributions
 
@@ -201,10 +198,7 @@ class Axis(Strict, extra="forbid", frozen=True):
         return distributions.FloatDistribution(float(low), end, step=float(step))
 
     def to_optuna(self, value: Any) -> Any:
-        """Return a value in the form that Optuna's distribution has.
-
-        A choice is its index, and the value of an axis with a prior is its position.
-        """
+        """Return a value in the form that Optuna's distribution has: a choice as its index."""
         if self.choice is None:
             return value
         texts = [to_canonical_json(choice) for choice in self.choice]  # distinguishes true from 1

@@ -1,7 +1,5 @@
 """Read a study's cells for tables and figures: values by seed, levels, trials of a search."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +31,7 @@ EMPTY = "nothing finished"
 MOST_IMAGES = 10**6  # of a split
 
 
-def group_by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
+def group_by_cell(cells: "pd.DataFrame", metric: str) -> dict[str, dict[int, float]]:
     """Return cell → {seed: finite value of the metric} of finished trials, in the rows' order.
 
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
@@ -62,7 +60,7 @@ def find_smallest(frame: Frame, metric: str) -> float:
     return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
-def find_resolution(cells: pd.DataFrame, metric: str) -> float:
+def find_resolution(cells: "pd.DataFrame", metric: str) -> float:
     """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
 
     Values closer than that count as equal. Recall@k and accuracy are a count of images over N, so N
@@ -82,24 +80,24 @@ def find_resolution(cells: pd.DataFrame, metric: str) -> float:
     return 1 / images if images > 1 else 0.0
 
 
-def has_splits(cells: pd.DataFrame) -> bool:
+def has_splits(cells: "pd.DataFrame") -> bool:
     """Return whether a study's cells are compared over class splits."""
     return "split" in cells.columns and bool(cells["split"].notna().any())
 
 
-def group_by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
+def group_by_seed(cells: "pd.DataFrame", metric: str) -> dict[int, float]:
     """Return {seed: value} of one cell; empty for an unknown metric."""
     return group_by_cell(cells.assign(cell=""), metric).get("", {})
 
 
-def summarize_cells(cells: pd.DataFrame, metric: str) -> dict[str, Summary]:
+def summarize_cells(cells: "pd.DataFrame", metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
     summaries = {cell: summarize([*by_seed.values()]) for cell, by_seed in values.items()}
     return {cell: summary for cell, summary in summaries.items() if summary}
 
 
-def complete_coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
+def complete_coordinates(frame: Frame, cells: "pd.DataFrame") -> list[dict[str, Any]]:
     """Return factor → level for each row, with the levels that a cell does not name.
 
     A cell of a one-factor study names only the factor that differs from the centre, the study's
@@ -124,7 +122,7 @@ def parse_setting(text: str) -> Any:
         return text
 
 
-def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
+def collect_levels(frame: Frame, cells: "pd.DataFrame") -> Levels:
     """Return factor → its levels as text: off before on, numbers ascending, else as listed."""
     values: dict[str, dict[str, Any]] = {}  # factor → level as text → level
     for coords in complete_coordinates(frame, cells):
@@ -141,7 +139,7 @@ def collect_levels(frame: Frame, cells: pd.DataFrame) -> Levels:
     return levels
 
 
-def collect_factor_cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
+def collect_factor_cells(frame: Frame, cells: "pd.DataFrame", metric: str) -> Cells:
     """Return each combination of levels once, as (factor → level, seed → value).
 
     Cells with equal levels are the same trials, so that merging their values changes none.
@@ -193,7 +191,7 @@ class Trials:
         return list(accumulate((trial.result.mean for trial in self.trials), better))
 
 
-def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
+def collect_trials(cells: "pd.DataFrame", metric: str) -> Trials:
     """Return a search's finished trials, the numbers of lost ones, and the neutral cell's result.
 
     The neutral cell has the method switched off. It is no trial, as no sampler proposed it.
@@ -213,12 +211,12 @@ def collect_trials(cells: pd.DataFrame, metric: str) -> Trials:
     return Trials(tuple(finished), tuple(lost), neutral)
 
 
-def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
+def run_ids(cells: "pd.DataFrame") -> tuple[str, ...]:
     """Return the runs of these cells."""
     return tuple(run for run in cells["run_id"] if run)
 
 
-def list_missing_seeds(cells: pd.DataFrame) -> tuple[str, ...]:
+def list_missing_seeds(cells: "pd.DataFrame") -> tuple[str, ...]:
     """Return a line for each seed without a result."""
     lines = []
     for row in cells[cells["status"] != "done"].to_dict("records"):
@@ -249,7 +247,7 @@ def find_split_unit(frame: Frame) -> str:
     return "images" if "images" in units else "classes"
 
 
-def explain_measurement(frame: Frame, recipe: Table, cells: pd.DataFrame) -> list[str]:
+def explain_measurement(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> list[str]:
     """Explain in notes how a table's numbers were measured: protocol, race, folds or splits."""
     notes = [explain_protocol(frame, recipe.metrics)]
     if frame.get_declared_study(recipe.study).get("race"):
@@ -278,7 +276,7 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     return note
 
 
-def explain_folds(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+def explain_folds(cells: "pd.DataFrame", metrics: Sequence[str]) -> list[str]:
     """Explain in notes what folds or splits mean for these metrics."""
     if has_splits(cells):
         seeds, count = cells["seed"].nunique(), cells["split"].nunique()

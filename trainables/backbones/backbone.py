@@ -3,8 +3,6 @@
 Shape legend: B batch · S side of the image · C, H, W of a feature map · F features.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -92,7 +90,7 @@ class Backbone(nn.Module):
         mean = maps.mean((2, 3))
         return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
 
-    def train(self, mode: bool = True) -> Backbone:
+    def train(self, mode: bool = True) -> "Backbone":
         """Set training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
         super().train(mode)
         for module in self.modules() if self.freeze_bn else ():
@@ -102,7 +100,7 @@ class Backbone(nn.Module):
 
 
 def build_backbone(
-    config: BackboneConfig, image_size: int, *, channels_last: bool = False
+    config: "BackboneConfig", image_size: int, *, channels_last: bool = False
 ) -> Backbone:
     """Return the configured backbone on the CPU, in training mode, with held parts excluded.
 
@@ -141,14 +139,14 @@ def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
             parameter.requires_grad_(False)
 
 
-def count_parameters(config: BackboneConfig, image_size: int) -> int:
+def count_parameters(config: "BackboneConfig", image_size: int) -> int:
     """Count the parameters of the configured model without allocating any."""
     with explain_model_errors(config.name, image_size):
         model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
+def load_model(config: "BackboneConfig", image_size: int) -> tuple[nn.Module, Pixels]:
     """Return the configured model with its weights, and which pixel values they expect."""
     # a model that timm lacks
     if (own := BACKBONES.get(config.name)) is not None:
@@ -178,7 +176,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     return model, Pixels(tuple(mean), tuple(std))
 
 
-def check_fits(config: BackboneConfig, image_size: int) -> None:
+def check_fits(config: "BackboneConfig", image_size: int) -> None:
     """Refuse weights that do not fit the model: a source without them, or another model's file.
 
     A missing file is accepted, because it may be there when the trial runs.
@@ -190,13 +188,13 @@ def check_fits(config: BackboneConfig, image_size: int) -> None:
         load_model(config, image_size)
 
 
-def folds_norms(config: BackboneConfig) -> bool:
+def folds_norms(config: "BackboneConfig") -> bool:
     """Return whether norms are folded: their statistics are fixed but their weights train."""
     return config.mode == "finetune" and config.freeze_bn
 
 
 def build_frozen_backbone(
-    config: BackboneConfig, image_size: int, *, channels_last: bool = True
+    config: "BackboneConfig", image_size: int, *, channels_last: bool = True
 ) -> Backbone:
     """Return the backbone that computes cached features, frozen and equal for all trials' seeds."""
     with seed_global_generator(0, "backbone.frozen"):
@@ -220,7 +218,7 @@ def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
 
 
 def _probe_features(
-    model: nn.Module, config: BackboneConfig, picture: Tensor
+    model: nn.Module, config: "BackboneConfig", picture: Tensor
 ) -> tuple[int, Pooling]:
     """Return the feature count, and config.pool where the head averages the map, else "timm"."""
     was_training = model.training

@@ -6,8 +6,6 @@ and torchvision are imported only for weights of their own routes, whose files t
 cache of the Hugging Face hub or of torch.hub.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle
@@ -38,7 +36,7 @@ PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf7
 PACKAGED_MEAN_STD = 0.5
 
 
-def compute_weights_identity(config: BackboneConfig) -> str:
+def compute_weights_identity(config: "BackboneConfig") -> str:
     """Return a text that changes with the weights: a SHA-256, or library, version and model."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
@@ -49,7 +47,7 @@ def compute_weights_identity(config: BackboneConfig) -> str:
     return str(config.weights_sha256)
 
 
-def check_route(config: BackboneConfig) -> None:
+def check_route(config: "BackboneConfig") -> None:
     """Refuse `backbone.weights` that is a source without weights of the model, or no file path.
 
     The error names the source of the model's usual weights.
@@ -75,7 +73,7 @@ def check_route(config: BackboneConfig) -> None:
 
 def load_weights(
     model: nn.Module,
-    config: BackboneConfig,
+    config: "BackboneConfig",
     classifier: Iterable[str],
     convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
 ) -> None:
@@ -125,12 +123,12 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     return tensors
 
 
-def locate_file(config: BackboneConfig) -> Path:
+def locate_file(config: "BackboneConfig") -> Path:
     """Return the path that `backbone.weights` names, whether or not there is a file."""
     return expand_user_path(config.weights, OPTION)
 
 
-def has_file(config: BackboneConfig) -> bool:
+def has_file(config: "BackboneConfig") -> bool:
     """Return whether that file is there; not where it cannot be looked up."""
     return os.path.exists(locate_file(config))  # noqa: PTH110 - Path.exists raises PermissionError
 
@@ -153,7 +151,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
         raise ConfigError("backbone.weights_sha256", f"{fault}. Give the file or its SHA-256.")
 
 
-def describe_missing_weights(config: BackboneConfig) -> str | None:
+def describe_missing_weights(config: "BackboneConfig") -> str | None:
     """Return in words which weights this machine lacks; None: they are here."""
     if config.weights == "timm":
         return None if has_download(config.name) else f"timm's file of {config.name}"
@@ -166,7 +164,7 @@ def describe_missing_weights(config: BackboneConfig) -> str | None:
     return None if is_here else config.weights
 
 
-def fetch_weights(config: BackboneConfig) -> None:
+def fetch_weights(config: "BackboneConfig") -> None:
     """Download the configured weights into the cache, or check the digest of a configured file."""
     if config.weights == "timm":
         download_model(config.name)

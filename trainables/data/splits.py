@@ -22,8 +22,6 @@ others the last round(validation · rest) are held out. Either share takes at le
 class, and leaves at least one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -115,13 +113,13 @@ class Splits:
         return "test" if self.val is None else "val"
 
 
-def load_splits(config: DataConfig, cache: Path) -> Splits:
+def load_splits(config: "DataConfig", cache: Path) -> Splits:
     """Load the configured data set, and split it."""
     dataset = load_dataset(config, cache)
     return split_dataset(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
-def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
+def split_dataset(dataset: Dataset, config: "SplitConfig", fingerprint: str) -> Splits:
     """Split a data set by classes or by images, and thin training classes for `config.imbalance`.
 
     The data set's own division, if any, replaces `config.test` and `config.validation`.
@@ -136,7 +134,7 @@ def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Sp
     return Splits(train, val, test, fingerprint, by_images)
 
 
-def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+def _split_classes(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
     """Return training, validation (None: none) and test images, each of classes of its own."""
     official = dataset.official
     if official is None:  # the names alone decide; all images of a class are in its split
@@ -168,7 +166,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
     )
 
 
-def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
+def count_split_classes(classes: int, config: "SplitConfig") -> tuple[int, int, int]:
     """Count the classes that train, validate and are tested, of a set without official division."""
     if config.by == "images":  # each split has images of all classes
         return classes, 0 if config.protocol == "paper" else classes, classes
@@ -177,7 +175,7 @@ def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, in
 
 
 def _divide_class_names(
-    names: list[str], config: SplitConfig
+    names: list[str], config: "SplitConfig"
 ) -> tuple[list[str], list[str], list[str]]:
     """Return training, validation and test classes of a data set without official division."""
     # keep=2: two classes are left to train, so that one of them can be held out for validation
@@ -201,7 +199,7 @@ def _permute_names(names: list[str], seed: int, stream: str) -> list[str]:
     return [names[position] for position in order.tolist()]
 
 
-def _order_names(names: list[str], config: SplitConfig) -> list[str]:
+def _order_names(names: list[str], config: "SplitConfig") -> list[str]:
     return names if config.order == "sorted" else _permute_names(names, config.seed, "data.split")
 
 
@@ -217,7 +215,9 @@ def _take_block(
     return names[:start] + names[end:], names[start:end]
 
 
-def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+def _split_validation_classes(
+    names: list[str], config: "SplitConfig"
+) -> tuple[list[str], list[str]]:
     """Return training and validation classes: none under "paper", else by fold or share."""
     if config.folds is not None:
         names = sorted(names)
@@ -254,7 +254,7 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     return Subset(dataset.images, index, labels[index], classes, queries)
 
 
-def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
     """Return training, validation (None: none) and test images, all of the same classes."""
     # refuse data sets whose own division is for retrieval
     official = dataset.official
