@@ -138,11 +138,12 @@ class ParamGroup:
 def make_pairs(
     labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
 ) -> Pairs:
-    """Return pair weights from label sets [B] or [B, S] and [R] or [R, S'], int64, −1 if unused.
+    """Return which (query, reference) pairs share a class and which share none, as weights 0 or 1.
 
     Args:
-        self_index: [B] column of each query among the references, if the references are the
-            batch; that pair gets weight 0 in both masks. Duplicates of an image still count.
+        labels, reference_labels: class sets, int64 [B] or [B, S] and [R] or [R, S'], −1 if unused.
+        self_index: [B], if the references are the batch: the column of each query among them. The
+            pair of an item with itself then has weight 0 in both masks.
     """
     labels = labels.reshape(len(labels), -1)
     reference_labels = reference_labels.reshape(len(reference_labels), -1)

@@ -23,9 +23,6 @@ class Contrastive(Loss):
     each have a mean, so that their weights do not depend on the number of classes. Without pairs
     of one kind that mean is 0.
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = Contrastive(Contrastive.Config(margin=0.5), classes=2, dim=1)
         >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
@@ -67,12 +64,14 @@ class Contrastive(Loss):
         self.geometry = Geometry("l2", config.normalize)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the means of ℓ(D − m⁺) over positive and ℓ(m − D) over negative pairs, added."""
         distance = -score
         attract = self._average_excess(distance - self.options.pos_margin, pairs.pos)
         repel = self._average_excess(self.options.margin - distance, pairs.neg)
         return (attract + repel).mean()
 
     def _average_excess(self, excess: Tensor, weights: Tensor) -> Tensor:
+        """Average [excess]₊ (½ [excess]₊² if "squared") over pairs; "active" leaves out zeros."""
         value = F.relu(excess)
         if self.options.form == "squared":
             value = 0.5 * value.square()

@@ -24,9 +24,6 @@ class FastAP(Loss):
     equally spaced centres is divided between them linearly. Items without positives are left out;
     a batch without positive pairs gives 0. The memory is B · R · (bins + 1).
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = FastAP(FastAP.Config(), classes=2, dim=1)
         >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
@@ -52,15 +49,17 @@ class FastAP(Loss):
     options: Config
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean over queries of 1 − average precision; −score is a squared distance."""
         position = (-score).clamp(0, FARTHEST) * (self.options.bins / FARTHEST)
         centres = torch.arange(self.options.bins + 1, device=score.device, dtype=score.dtype)
+        # [..., B, R, bins + 1]: each item is shared between the two bins nearest to its position
         share = F.relu(1 - (position[..., None] - centres).abs())
         positives = (share * pairs.pos[..., None]).sum(-2)
         items = positives + (share * pairs.neg[..., None]).sum(-2)
-        # precision among the items up to each bin
+        # the precision among all items up to each bin
         positives_so_far, items_so_far = positives.cumsum(-1), items.cumsum(-1)
         precision = positives_so_far / torch.where(items_so_far > 0, items_so_far, 1)
-        # its average over an item's positives
+        # the mean of that precision over a query's positives
         count = pairs.pos.sum(-1)
         has_positives = count > 0
         average = (positives * precision).sum(-1) / torch.where(has_positives, count, 1)

@@ -17,7 +17,7 @@ FEW = 1 / 64  # share of near pairs above which all pairs are subtracted
 
 
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-    """Score queries [..., B, D] against references [..., R, D] → [..., B, R]; see `Geometry`."""
+    """Return the scores [..., B, R] of queries [..., B, D] and references; larger is closer."""
     if geometry.normalize or geometry.kind == "cosine":
         query, reference = normalize_to_unit(query), normalize_to_unit(reference)
     if geometry.kind in ("cosine", "dot"):
@@ -38,7 +38,7 @@ def normalize_to_unit(x: Tensor) -> Tensor:
 def squared_distance(query: Tensor, reference: Tensor) -> Tensor:
     """Return ‖q − r‖² ≥ 0 as ‖q‖² + ‖r‖² − 2⟨q, r⟩, without a B × R × D tensor.
 
-    In float32 it is rounded by about 1e-7 (‖q‖² + ‖r‖²): duplicates are near zero, not at zero.
+    Float32 rounds the result by about 1e-7 (‖q‖² + ‖r‖²), so duplicates are near 0, not at 0.
     """
     return _sum_squared_differences(query, reference).clamp_min(0)
 
@@ -49,9 +49,9 @@ def _sum_squared_differences(query: Tensor, reference: Tensor) -> Tensor:
 
 
 def safe_sqrt(squared: Tensor, floor: float = 1e-12) -> Tensor:
-    """Return √x, and 0 with gradient 0 where x ≤ floor, because the gradient of √ at 0 is infinite.
+    """Return √x, and 0 with gradient 0 where x ≤ floor, because √ has an infinite gradient at 0.
 
-    Pairs of an item with itself or with a duplicate have such an x.
+    The squared distance of an item to itself or to a duplicate is such an x.
     """
     positive = squared > floor
     root = torch.where(positive, squared, torch.ones_like(squared)).sqrt()
@@ -70,16 +70,16 @@ def hyperbolic_distance(
 ) -> Tensor:
     """Return the geodesic distance, in the Poincaré ball, of tangent vectors at the origin.
 
-    exp₀(v) = tanh(√c‖v‖) v / (√c‖v‖). With x = exp₀(q), y = exp₀(r) and
-    1 − c‖x‖² = 1 / cosh²(√c‖q‖), the distance is
+    The exponential map exp₀(v) = tanh(√c‖v‖) v / (√c‖v‖) maps queries q and references r into the
+    ball. With x = exp₀(q) and y = exp₀(r) the distance is
 
         (2/√c) artanh(√c ‖(−x) ⊕ y‖)  =  (2/√c) arsinh(√c ‖x − y‖ cosh(√c‖q‖) cosh(√c‖r‖))
 
     The right-hand form is computed, because it has no singularity at the edge of the ball. Tangent
     vectors longer than EDGE / √c are shortened to that length, which keeps x within 0.999 of the
-    ball's radius, as in HypViT's code. All is computed in float64 and from subtracted entries
-    (`euclidean_separation`), because rounding to float32 would move x and y by as much as nearby
-    points differ. Equal rows have distance 0 and gradient 0.
+    ball's radius, as in HypViT's code. The computation is in float64 and subtracts entries
+    (`euclidean_separation`), because float32 would round away the difference of near points. Equal
+    rows have distance 0 and gradient 0.
 
     Args:
         query, reference: [..., B, D] and [..., R, D]; the result is [..., B, R].
@@ -98,17 +98,12 @@ def hyperbolic_distance(
 
 
 def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
-    """Return ‖x − y‖ of float64 rows to a relative error of 1e-9.
+    """Return ‖x − y‖ of float64 rows x[..., B, D], y[..., R, D] as [..., B, R], exact to 1e-9.
 
-    Entries are subtracted, because ‖x‖² + ‖y‖² − 2⟨x, y⟩ loses its digits between near points. The
-    gradient is that of the matrix product, with an error of 1e-16 over the distance, so that no
-    B × R × D tensor is needed; it is 0 between equal rows. Without gradients (retrieval, with many
-    rows) the matrix product is used, and only pairs that come out near are subtracted.
-
-    Shape:
-        x: [..., B, D].
-        y: [..., R, D].
-        returned: [..., B, R].
+    ‖x‖² + ‖y‖² − 2⟨x, y⟩, a matrix product, loses its digits between near points, so entries are
+    subtracted. With gradients the value comes from subtraction and the gradient from the product,
+    so that no B × R × D tensor is needed; equal rows get gradient 0. Without gradients (retrieval,
+    many rows) the product gives all values, and only pairs that come out near are subtracted.
     """
     if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:
         exact = subtract_and_norm(x.detach(), y.detach()).square()
@@ -134,7 +129,7 @@ def _largest_norm(x: Tensor) -> Tensor:
 
 
 def _map_into_ball(v: Tensor, root: float, clip: float | None) -> tuple[Tensor, Tensor]:
-    """Return √c exp₀(v) in the unit ball [..., N, D], and cosh(√c‖v‖) [..., N, 1]."""
+    """Return √c exp₀(v), v mapped into the unit ball [..., N, D], and cosh(√c‖v‖); root is √c."""
     v = clip_length(root * (v if clip is None else clip_length(v, clip)), EDGE)
     length = safe_sqrt(v.square().sum(-1, keepdim=True), floor=0.0)
     nonzero = length > 0

@@ -35,9 +35,6 @@ class PairwiseEntropy(ViewLoss):
     runs over the u-th and v-th images. The sum over positive pairs is divided by `over`. A batch
     without positive pairs gives 0.
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
-
     References:
         Ermolov et al., "Hyperbolic vision transformers: Combining improvements in metric
         learning", CVPR 2022, Eq. 6. https://arxiv.org/abs/2203.10833
@@ -46,31 +43,34 @@ class PairwiseEntropy(ViewLoss):
     options: "HypViT.Config | SphViT.Config"
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the cross-entropy of each positive pair (i, j) of score[..., B, R], averaged.
+
+        A view is an image's number within its class. Image j competes with all images, except i,
+        that have the view of i or of j.
+        """
         logits = score / self.options.temperature
         _, item_view = number_views(pairs.labels)
         view = item_view.expand(logits.shape)
-        # [i, v]: log Σ_k e^{logit_ik} over the images k ≠ i of view v
+        # view_sums[i, v] is log Σ_k e^{logit_ik} over the images k ≠ i of view v
         others = ~torch.eye(len(item_view), dtype=torch.bool, device=logits.device)
         view_sums = logsumexp_by_group(logits, view, others)
         query_view_sum = view_sums.gather(-1, view.diagonal(dim1=-2, dim2=-1)[..., None])
         positive_view_sum = view_sums.gather(-1, view)
         loss = torch.logaddexp(query_view_sum, positive_view_sum) - logits
         loss = torch.where(pairs.pos > 0, pairs.pos * loss, torch.zeros_like(loss))
-        # Each class has exactly one view 0, so their number is the number of classes.
+        # Each class has exactly one image of view 0, so these count the classes.
         count = pairs.pos.sum() if self.options.over == "pairs" else (item_view == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
 def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
-    """Compute, in each row of x[..., B, R], the logsumexp of every group of columns.
+    """Return [..., B, R]: at [i, g] log Σ e^x over the included columns of group g in row i.
+
+    A group without included columns gives LOG_OF_0 (−1e30).
 
     Args:
-        group: [..., B, R] int64 below R, the group of each entry.
+        group: [..., B, R] int64 below R, the group of each entry of x[..., B, R].
         included: [B, R], the entries that count.
-
-    Returns:
-        [..., B, R]: at [i, g] log Σ e^x over the included entries of group g in row i, or LOG_OF_0
-        for a group without any.
     """
     masked = torch.where(included, x, LOG_OF_0)
     top = torch.full_like(x, LOG_OF_0).scatter_reduce(-1, group, masked.detach(), "amax")

@@ -31,9 +31,6 @@ class Margin(Loss):
     pairs, so that its ν (0 there and here) has another scale. The paper's per-image β is left out,
     as in the authors' code.
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = Margin(Margin.Config(), classes=2, dim=1)
         >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
@@ -80,6 +77,10 @@ class Margin(Loss):
         )
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean of [α + D − β]₊ over positives, [α + β − D]₊ over drawn negatives.
+
+        D is −score, β the boundary of the anchor's class; each positive pair draws one negative.
+        """
         distance, beta = -score, self._look_up_beta(pairs.labels)
         negatives = self.draw_negatives(distance.detach(), pairs, generator)
         pull = self.options.margin + distance - beta
@@ -91,7 +92,7 @@ class Margin(Loss):
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
     def draw_negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
-        """Draw one negative for every pair (a, p); return its column, [..., B, R]."""
+        """Return the column of a random negative of anchor a for each pair (a, p), [..., B, R]."""
         if self.options.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)
         near, far = self.options.near, self.options.far
@@ -105,7 +106,7 @@ class Margin(Loss):
         return [ParamGroup("margins", [self.beta])]
 
     def _look_up_beta(self, labels: Tensor) -> Tensor:
-        """Return β of each anchor, [B, 1], or the common one, [1], for labels [B, S]."""
+        """Return the boundary β of each anchor, [B, 1], or the only β, [1], for labels [B, S]."""
         if len(self.beta) == 1 and self.classes != 1:
             return self.beta
         used = labels >= 0
@@ -114,19 +115,20 @@ class Margin(Loss):
 
 
 def inverse_density(distance: Tensor, dim: int, *, near: float, far: float) -> Tensor:
-    """Return the log weights log 1/q(d) of negatives at `distance[..., B, R]`, −∞ beyond `far`.
+    """Return the log weights log 1/q(d) of negatives at `distance[..., B, R]`, −∞ from `far` on.
 
-    q is the density of the distance d of two independent uniform points on the unit sphere,
+    Drawn with these weights, negatives of all distances are equally frequent. q is the density of
+    the distance d of two independent uniform points on the unit sphere,
 
         q(d) ∝ d^(D−2) · (1 − d²/4)^((D−3)/2)
 
-    so that for large D almost all negatives are near √2 (Wu et al., section 4).
+    so that for large D almost all points are √2 apart (Wu et al., section 4).
 
     Args:
-        near: smaller distances count as this one, which bounds the weights as the paper's
+        near: smaller distances count as `near`, which bounds the weights as the paper's
             min(λ, 1/q) does; 0.5 in the authors' code.
         far: negatives at this distance or more are not drawn, because their loss would be 0; 1.4
-            in the authors' code. The same holds from 2 on, the diameter of the unit sphere.
+            in the authors' code. Nor are negatives from 2 on, the diameter of the unit sphere.
     """
     d = distance.clamp_min(max(near, 1e-6))
     below_far = (d < far) & (d < 2)
@@ -144,10 +146,11 @@ def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None
     log weight −∞, the draw is uniform among them (the authors' code draws from positives too). A
     query without negatives gets index 0, which the caller masks.
 
-    The cumulative weights are inverted at B · R uniform numbers, so that no shape and no number
-    of draws depends on the data.
+    Each draw looks a uniform number up in the cumulative weights. There are always B · R draws, so
+    that the generator's state does not depend on the data.
     """
     allowed = neg > 0
+    # cumulate the weights of each query, relative to its largest one
     logs = torch.where(allowed, log_weights + neg.clamp_min(1e-30).log(), -torch.inf)
     top = logs.amax(-1, keepdim=True)
     reachable = top > -torch.inf

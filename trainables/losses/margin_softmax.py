@@ -36,9 +36,6 @@ class MarginSoftmax(ClassLoss):
     fractional pair weights w, t_i is proportional to the weights, and ψ_ij = c + w (ψ(c) − c). A
     query without a positive class counts as 0. A method may replace the cosine by another score,
     which must lie in [−1, 1] for the angular losses.
-
-    Shape:
-        score: [..., B, C]; the loss is the mean over B and leading dimensions.
     """
 
     geometry = Geometry("cosine")
@@ -130,6 +127,7 @@ class ArcFace(MarginSoftmax):
     options: Config
 
     def target(self, cosine: Tensor) -> Tensor:
+        """Return ψ = cos(θ + m), but cos θ − m sin m beyond θ = π − m if `beyond` is "linear"."""
         m = self.options.margin
         cos_m, sin_m = math.cos(m), math.sin(m)
         sine = safe_sqrt((1 - cosine) * (1 + cosine), floor=0.0)
@@ -181,6 +179,7 @@ class SphereFace(MarginSoftmax):
     options: Config
 
     def target(self, cosine: Tensor) -> Tensor:
+        """Return ψ = (λ cos θ + φ) / (1 + λ), φ = (−1)^k cos(m θ) − 2k with k = ⌊m θ/π⌋."""
         m, relaxation = self.options.margin, self.options.relaxation
         angle = m * safe_arccos(cosine)
         k = (angle.detach() / math.pi).floor()
@@ -189,7 +188,7 @@ class SphereFace(MarginSoftmax):
 
 
 def safe_arccos(cosine: Tensor) -> Tensor:
-    """Return arccos c in [0, π], with gradient 0 at |c| ≥ 1, where the true one is infinite."""
+    """Return arccos c in [0, π], with gradient 0 at |c| ≥ 1, where that of acos is infinite."""
     inside = cosine.abs() < 1
     angle = torch.where(inside, cosine, torch.zeros_like(cosine)).acos()
     edge = torch.where(cosine > 0, torch.zeros_like(cosine), torch.full_like(cosine, math.pi))

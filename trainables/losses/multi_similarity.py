@@ -26,9 +26,6 @@ class MultiSimilarity(Loss):
     The authors' code leaves out items with an empty P_i or N_i; here, as in the equation, the
     other set still counts.
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over B and leading dimensions.
-
     Example:
         >>> loss = MultiSimilarity(MultiSimilarity.Config(), classes=2, dim=1)
         >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
@@ -66,11 +63,12 @@ class MultiSimilarity(Loss):
     options: Config
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean over anchors of the terms of mined positives and mined negatives."""
         options = self.options
         pos, neg, near, far = pairs.pos, pairs.neg, score, score
         if options.mining != "none":
             hard_pos, hard_neg = self._find_hard_pairs(score.detach(), pairs)
-            if options.mining == "idml_printed":
+            if options.mining == "idml_printed":  # others stay, with similarity 0
                 near = torch.where(hard_pos, score, torch.zeros_like(score))
                 far = torch.where(hard_neg, score, torch.zeros_like(score))
             else:
@@ -80,7 +78,9 @@ class MultiSimilarity(Loss):
         return (attract / options.alpha + repel / options.beta).mean()
 
     def _find_hard_pairs(self, score: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Return masks [..., B, R]: where a positive pair is mined, and where a negative is."""
+        """Return two masks [..., B, R] of pairs to keep: positives less similar than the anchor's
+        nearest negative plus ε, and negatives more similar than its farthest positive minus ε.
+        """
         epsilon = self.options.epsilon
         # The equation printed in IDML's paper has the other sign of ε for positive pairs.
         shift = -epsilon if self.options.mining == "idml_printed" else epsilon

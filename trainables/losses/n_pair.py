@@ -26,9 +26,6 @@ class NPair(ViewLoss):
     Retrieval is by cosine by default, because the paper wants only the direction to decide, and by
     inner products the longest embedding would be the neighbour of all others.
 
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = NPair(NPair.Config(), classes=2, dim=1)
         >>> x, y = torch.tensor([[0.0], [0.3], [0.9], [1.2]]), torch.tensor([0, 0, 1, 1])
@@ -61,10 +58,12 @@ class NPair(ViewLoss):
         return self.geometry if self.options.compare_by == "dot" else Geometry("cosine")
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the cross-entropy of each anchor's positive among the positives of all classes."""
         same_class, view = number_views(pairs.labels)
         half = same_class.sum(-1) // 2
-        # the first half of a class's views are anchors, the second their positives: column j is
-        # the positive of pair number view_j − half_j; those of other classes are negatives
+        # The first half of a class's images are anchors, the second half their positives. Column
+        # j is the positive of anchor number view_j − half_j of its class, and the negative of the
+        # anchors with that number in other classes.
         pair_number = view - half
         fits = (pair_number >= 0) & (pair_number < half) & (pair_number == view[:, None])
         partner = same_class & fits

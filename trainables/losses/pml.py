@@ -74,9 +74,6 @@ class Pml(Loss):
     the loss normalises), else by cosine. Its random numbers are seeded from the step's generator,
     which waits for the device at each step. Shapes inside depend on the batch.
 
-    Shape:
-        query: [..., B, D]; the loss is the mean of one call for each leading index.
-
     Example:
         >>> config = Pml.Config.model_validate({"name": "pml", "class": "ContrastiveLoss"})
         >>> loss = Pml(config, classes=2, dim=2)
@@ -100,6 +97,7 @@ class Pml(Loss):
 
     @classmethod
     def check(cls, trial: "Trial", method: Traits) -> None:
+        """Refuse a trial whose library loss cannot run, by calling the loss with a small batch."""
         check_one_label(trial, method, "gives a class index for each image to another library")
         if method.own_scores:
             raise ValueError(
@@ -130,9 +128,10 @@ class Pml(Loss):
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
+        """Return the library's loss of query[..., B, D]; `generator` seeds torch's generators."""
         if generator is None:
             return self._compute_loss(query, labels)
-        # A device's state is forked with its own index; the CPU's always is.
+        # `fork_rng` restores the CPU's generator, and those of the GPUs that are listed.
         devices = [query.device] if query.device.type == "cuda" else []
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         with torch.random.fork_rng(devices=devices):
@@ -140,6 +139,7 @@ class Pml(Loss):
             return self._compute_loss(query, labels)
 
     def _compute_loss(self, query: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of one call of the library's loss for each leading index of query."""
         classes = labels[:, 0]
         values = []
         for x in query.flatten(0, -3) if query.dim() > 2 else query[None]:
@@ -151,7 +151,7 @@ class Pml(Loss):
 def build_parts(
     config: PmlOptions, *, classes: int, dim: int
 ) -> tuple[nn.Module, nn.Module | None]:
-    """Build loss and miner, which share a configured distance.
+    """Build the library's loss and its miner (or None), which share the configured distance.
 
     Raises:
         ValueError: the library is not installed, or it refuses a class or an option.
@@ -164,7 +164,7 @@ def build_parts(
 
 
 def find_geometry(distance: Any) -> Geometry:
-    """Return the geometry of retrieval that corresponds to a distance of the library."""
+    """Return the geometry of retrieval for a distance of the library: cosine if there is none."""
     normalize = bool(distance.normalize_embeddings)
     name = type(distance).__name__
     if name == "DotProductSimilarity":
@@ -175,7 +175,7 @@ def find_geometry(distance: Any) -> Geometry:
 
 
 def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
-    """Build a class of the library, with those sizes of `arguments` that its constructors take."""
+    """Build class `part` of the library's module `kind`, with the sizes that it takes."""
     name = getattr(part, "class")
     try:
         library = vars(import_module(f"{LIBRARY}.{kind}"))
@@ -187,7 +187,7 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         near = "".join(f", such as {name}" for name in get_close_matches(name, library, 1))
         raise ValueError(f"{LIBRARY}.{kind} has no class {name}. Name one of its classes{near}.")
     try:
-        # which sizes the constructors of the class and its bases take
+        # of SIZE_ARGUMENTS pass those that a constructor of the class or of a base takes
         bases = [base for base in library[name].__mro__ if "__init__" in vars(base)]
         parameters = {p for base in bases for p in inspect.signature(base.__init__).parameters}
         sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
@@ -198,7 +198,7 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
 
 
 def _build_refusal(part: Any, error: Exception) -> ValueError:
-    """Return an error that quotes what the library said about a class and its options."""
+    """Return an error that quotes why the library cannot build or call a class with its options."""
     name, line = getattr(part, "class"), (str(error).splitlines() or [type(error).__name__])[0]
     options = ", ".join(f"{k}={v}" for k, v in part.options.items())
     return ValueError(

@@ -14,8 +14,8 @@ Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "norm
 def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
     """Draw initial references, [rows, dim] = [R, D], from torch's global generator.
 
-    All losses here normalise their references, so that the initial length matters only relative
-    to the learning rate: it decides how far an optimiser step turns a reference.
+    Losses normalise these references, so that the initial length decides only how far an optimiser
+    step turns a reference.
 
     Args:
         init: the distribution and the public code that uses it:
@@ -47,6 +47,7 @@ class ClassLoss(Loss):
     labels: Tensor
 
     def __init__(self, config: Any, *, classes: int, dim: int, per_class: int = 1) -> None:
+        """Draw `per_class` learnable vectors for each class, which are stored class by class."""
         super().__init__(config, classes=classes, dim=dim)
         self.per_class = per_class
         vectors = draw_initial_proxies(classes * per_class, dim, config.init)

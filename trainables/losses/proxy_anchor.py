@@ -24,9 +24,6 @@ class ProxyAnchor(ClassLoss):
     as softplus(logsumexp(·)), which equals the printed form without overflow. Pair weights in
     (0, 1) multiply the exponentials.
 
-    Shape:
-        score: [..., B, C]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = ProxyAnchor(ProxyAnchor.Config(alpha=16), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -59,9 +56,13 @@ class ProxyAnchor(ClassLoss):
         return self.options.alpha
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean attraction of proxies by positives + mean repulsion by negatives, with
+        proxies (columns of score[..., B, C]) as anchors and items as positives and negatives.
+        """
         alpha, margin = self.options.alpha, self.options.margin
         attract = log_one_plus_column_sum(-alpha * (score - margin), pairs.pos)
         repel = log_one_plus_column_sum(alpha * (score + margin), pairs.neg)
+        # the number of proxies that have a positive in the batch
         present = (pairs.pos.sum(-2) > 0).sum(-1).clamp_min(1)
         return (attract.sum(-1) / present + repel.mean(-1)).mean()
 
@@ -85,9 +86,6 @@ class ProxyNCANIR(ProxyAnchor):
     With label sets P_x⁺ is the set's proxies (the paper has one label per item). Pair weights in
     (0, 1) multiply the exponentials.
 
-    Shape:
-        score: [..., B, C]; the loss is the mean over leading dimensions.
-
     Example:
         >>> loss = ProxyNCANIR(ProxyNCANIR.Config(), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -109,8 +107,9 @@ class ProxyNCANIR(ProxyAnchor):
         init: Init = "randn8"
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean attraction of items by their proxies + mean repulsion by all others."""
         alpha, margin = self.options.alpha, self.options.margin
-        # transposed, since the sums run over the proxies of an item: [..., C, B] to [..., B]
+        # transposed, because the sums run over the proxies: [..., C, B] → [..., B]
         attract = log_one_plus_column_sum((-alpha * (score - margin)).mT, pairs.pos.mT)
         repel = log_one_plus_column_sum((alpha * (score + margin)).mT, pairs.neg.mT)
         attract_count = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
@@ -119,18 +118,18 @@ class ProxyNCANIR(ProxyAnchor):
 
 
 def log_one_plus_column_sum(exponent: Tensor, weights: Tensor) -> Tensor:
-    """Return log(1 + Σ_B w e^x), [..., R], of exponents x and weights w [..., B, R]."""
+    """Return log(1 + Σ_B w e^x), [..., R], of exponents x[..., B, R] and weights w[..., B, R]."""
     total = log_sum(exponent, weights)
-    # F.softplus returns x itself above 20, short of log(1 + e^x) by about e^−x: nothing in
-    # float32, 2e-9 in float64, where gradients that nearly cancel would show it.
+    # Above 20 F.softplus returns x itself, which is too small by about e^−x. In float64 that is
+    # 2e-9, which shows where gradients nearly cancel.
     return torch.where(total > 20, total + torch.exp(-total.clamp_min(20)), F.softplus(total))
 
 
 def log_sum(exponent: Tensor, weights: Tensor) -> Tensor:
-    """Return log Σ_B w e^x, [..., R], of exponents x and weights w [..., B, R].
+    """Return log Σ_B w e^x, [..., R], of exponents x[..., B, R] and weights w[..., B, R].
 
-    It is about LOG_OF_0, with gradient 0, where no weight is above 0: a proxy without a positive
-    in the batch then gives softplus(LOG_OF_0) = 0 and not NaN.
+    Without a weight above 0 the result is about LOG_OF_0 (−1e30), with gradient 0, so that the
+    softplus of a proxy without a positive in the batch is 0 and not NaN.
     """
     is_weighted = weights > 0
     log_weights = torch.where(is_weighted, weights, 1).log()

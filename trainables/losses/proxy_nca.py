@@ -29,9 +29,6 @@ class ProxyNCA(ClassLoss):
     N_i. A query without a positive counts as 0; one without a negative is only drawn to its
     proxies.
 
-    Shape:
-        score: [..., B, C], −d; the loss is the mean over B and leading dimensions.
-
     Example:
         >>> loss = ProxyNCA(ProxyNCA.Config(), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -67,9 +64,10 @@ class ProxyNCA(ClassLoss):
         return 2 * self.options.scale
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the Proxy-NCA loss of score[..., B, C] = −‖x − p‖², averaged over all items."""
         exponent = self.options.scale * score
         repel = pairs.neg
-        if self.options.denominator == "all":
+        if self.options.denominator == "all":  # the sum includes the positive proxy
             repel = torch.ones_like(repel)
         return nca_loss(exponent, pairs.pos, repel)
 
@@ -87,9 +85,6 @@ class ProxyNCAPP(ClassLoss):
 
     Left out, because they are not part of the loss: the paper's max pooling, layer normalisation,
     class-balanced sampling and faster proxies.
-
-    Shape:
-        score: [..., B, C], −d; the loss is the mean over B and leading dimensions.
 
     Example:
         >>> loss = ProxyNCAPP(ProxyNCAPP.Config(temperature=0.5), classes=2, dim=2)
@@ -126,7 +121,10 @@ class ProxyNCAPP(ClassLoss):
 
 
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
-    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x), with x, a, r [..., B, R]."""
+    """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x), with x, a, r [..., B, R].
+
+    A query without an attracting reference (a > 0) counts as 0; an empty sum Σ_R r e^x counts as 1.
+    """
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
     zero, is_drawn = torch.zeros_like(near), (attract > 0).any(-1)
     near_or_0 = torch.where(is_drawn, near, zero)

@@ -31,9 +31,6 @@ class SoftTriple(ClassLoss):
     With label sets each class of the set gets the margin, and t_i is uniform over the set; with
     fractional pair weights both are in proportion. A query without a positive counts as 0.
 
-    Shape:
-        score: [..., B, C·K], class-major; the loss is the mean over B and leading dimensions.
-
     Example:
         >>> loss = SoftTriple(SoftTriple.Config(centres=1), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -81,13 +78,16 @@ class SoftTriple(ClassLoss):
         return self.options.scale
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the cross-entropy of score[..., B, C·K], with K adjacent centres per class."""
         similarity = score.reshape(*score.shape[:-1], self.classes, self.per_class)
+        # [..., B, C]: the mean over the centres of each class, weighted by a softmax
         relaxed = ((similarity / self.options.gamma).softmax(-1) * similarity).sum(-1)
         weights = pairs.pos[..., :: self.per_class].to(score.dtype)
         logits = self.options.scale * (relaxed - self.options.margin * weights)
         return soft_cross_entropy(logits, weights)
 
     def penalty(self) -> dict[str, tuple[Tensor, float]]:
+        """Return the mean distance of a class's centres, to merge those that it does not need."""
         if self.per_class == 1:
             return {}
         centres = self.get_parameter(self.VECTORS)

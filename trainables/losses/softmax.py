@@ -31,9 +31,6 @@ class NormSoftmax(ClassLoss):
     Left out, because they are not part of the loss: the paper's layer normalisation of the
     embedding without affine weights, and its binarised embeddings.
 
-    Shape:
-        score: [..., B, C]; the loss is the mean over B and leading dimensions.
-
     Example:
         >>> loss = NormSoftmax(NormSoftmax.Config(temperature=0.5), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -82,9 +79,6 @@ class Softmax(ClassLoss):
     w per class; nothing is normalised. With label smoothing ε (`soft_cross_entropy`) t_i becomes
     (1 − ε) t_i + ε/C. A method may replace the product by another score; the bias is added to it.
 
-    Shape:
-        score: [..., B, C]; the loss is the mean over B and leading dimensions.
-
     Example:
         >>> loss = Softmax(Softmax.Config(), classes=2, dim=2)
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
@@ -131,10 +125,10 @@ class Softmax(ClassLoss):
 
 
 def soft_cross_entropy(logits: Tensor, weights: Tensor, smoothing: float | None = None) -> Tensor:
-    """Return the mean cross-entropy of logits[..., B, C] and targets t = weights[..., B, C] / Σ_C.
+    """Return the mean cross-entropy of logits[..., B, C] with soft targets t.
 
-    With label smoothing ε the targets are (1 − ε) t + ε/C. A query without a positive class counts
-    as 0.
+    t are the weights [..., B, C], divided by their sum over the classes. With label smoothing ε
+    the targets are (1 − ε) t + ε/C. A query without a positive class counts as 0.
 
     References:
         Label smoothing: Szegedy et al., "Rethinking the Inception architecture for computer
@@ -143,7 +137,7 @@ def soft_cross_entropy(logits: Tensor, weights: Tensor, smoothing: float | None 
     total = weights.sum(-1, keepdim=True)
     targets = weights / total.clamp_min(1e-12)
     if smoothing is not None:
-        # In the logits' type: pair weights are float32, in which ε/C is no round number.
+        # smooth in the logits' type, because float32, the type of the weights, would round ε/C
         labelled = (total > 0).to(logits.dtype)
         share = smoothing / weights.shape[-1]
         targets = (1 - smoothing) * targets.to(logits.dtype) + share * labelled

@@ -60,9 +60,6 @@ class Triplet(Loss):
     Triplets are never listed: the negatives of each anchor are sorted and summed cumulatively, so
     that the sum over them for one (a, p) is a look-up, in O(B R log R) time and O(B R) memory. A
     batch without triplets gives 0.
-
-    Shape:
-        score: [..., B, R]; the loss is the mean over leading dimensions.
     """
 
     batch = BatchNeeds(per_class=2)
@@ -73,6 +70,7 @@ class Triplet(Loss):
         self.geometry = replace(self.geometry, normalize=config.normalize)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
+        """Return the mean of [α + D(a, p) − D(a, n)]₊ over mined triplets ("active": above 0)."""
         distance = -score
         if self.options.mining in ("all", "semihard_all"):
             total, active, mined = self._sum_over_all(distance, pairs)
@@ -84,14 +82,15 @@ class Triplet(Loss):
     def _sum_over_drawn(
         self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute for every (a, p) the loss with one negative.
+        """Compute the triplet loss of every (a, p) with one negative, semi-hard or drawn.
 
         Returns:
-            The loss, the weight of triplets with a loss above 0 and the weight of mined triplets,
-            [..., B, R] each.
+            For each pair (a, p), [..., B, R]: the loss, the weight of triplets with a loss above 0,
+            and the weight of mined triplets.
         """
         if self.options.mining == "semihard":
             ordered, _ = sort_negatives(distance, pairs.neg)
+            # the nearest negative that is farther from a than p is
             position = torch.searchsorted(ordered.detach(), distance.detach(), right=True)
             negative_distance = ordered.gather(-1, position.clamp_max(ordered.shape[-1] - 1))
             has_negative = (position < ordered.shape[-1]) & negative_distance.isfinite()
@@ -109,11 +108,18 @@ class Triplet(Loss):
         return mined * F.relu(excess), mined * (excess > 0), mined
 
     def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute what `_sum_over_drawn` returns, summed over all (or all semi-hard) negatives."""
+        """Sum the triplet losses of every (a, p) over all, or all semi-hard, negatives.
+
+        Negatives with D_an < D_ap + α give a loss. They are a range of the sorted negatives, so
+        that their number and total distance are differences of cumulative sums.
+
+        Returns:
+            What `_sum_over_drawn` returns: loss, weight above 0 and weight of mined triplets.
+        """
         ordered, weights = sort_negatives(distance, pairs.neg)
         limit = distance + self.options.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
-        # [..., R + 1]: number and total distance of the nearest 0, 1, … R negatives
+        # number and total distance of the nearest 0, 1, … R negatives, [..., B, R + 1] each
         number, length = (F.pad(x.cumsum(-1), (1, 0)) for x in (weights, weights * finite))
         edges = ordered.detach()
         end = torch.searchsorted(edges, limit.detach())
@@ -128,10 +134,9 @@ class Triplet(Loss):
 
 
 def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:
-    """Sort each query's negatives by distance.
+    """Return each query's distances to its negatives in ascending order, and their weights.
 
-    Returns:
-        Distances in ascending order, then ∞ for other items, and the weights, [..., B, R] each.
+    Both are [..., B, R]; items that are no negatives come last, with distance ∞.
     """
     ordered, order = torch.where(neg > 0, distance, torch.inf).sort(-1)
     return ordered, neg.expand_as(distance).gather(-1, order)

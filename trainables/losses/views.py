@@ -25,13 +25,10 @@ class ViewLoss(Loss):
 
 
 def number_views(labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Compare the items' first labels, and number the images of each class.
+    """Return which items have the same class, [B, B] bool, and each item's view, [B] int64.
 
-    Args:
-        labels: [B, S].
-
-    Returns:
-        Which items have the same class, [B, B] bool, and each item's view, [B] int64.
+    An item's view is its number, from 0, among the items of its class. The class of an item is the
+    first of its labels[B, S].
     """
     first = labels[:, 0]
     same_class = first[:, None] == first[None, :]
@@ -39,7 +36,7 @@ def number_views(labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_one_label(trial: "Trial", method: Traits, reason: str) -> None:
-    """Refuse a method that gives an image several labels; the message ends with the reason."""
+    """Refuse a method that gives an image several labels; `reason` says what the loss does."""
     if method.label_sets:
         raise ValueError(
             f"method {trial.method.name} gives an image several labels, and loss {trial.loss.name} "
