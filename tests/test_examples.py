@@ -22,12 +22,21 @@ from reports.kinds import OWN, load_kind
 from reports.recipe import Figure, Table
 from trainables.flows.flow import Flow
 from trainables.losses.base import LOSSES, make_pairs
-from trainables.methods.base import METHODS, Progress
+from trainables.methods.base import METHODS, Method, Progress
+
+
+def list_term_weights(method: Method) -> dict[str, Any]:
+    """Return the weight of each term of a training step on four images of two classes."""
+    labels, draws = torch.tensor([[0], [0], [1], [1]]), torch.Generator()
+    state = method(draw_features(4), labels, Progress(), draws)
+    terms = method.terms(state, labels, Progress(), draws)
+    return {name: term.weight for name, term in terms.items()}
+
 
 NAMES = {
     **{"torch": torch, "make_pairs": make_pairs, "Figure": Figure, "Table": Table},
-    **{"Search": Search, "LearningCurve": LearningCurve, "Progress": Progress},
-    **{"build_seeded_method": build_seeded_method, "draw_features": draw_features},
+    **{"Search": Search, "LearningCurve": LearningCurve},
+    **{"build_seeded_method": build_seeded_method, "list_term_weights": list_term_weights},
 }
 
 

@@ -26,7 +26,7 @@ def create_generator(
 
 @contextmanager
 def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
-    """Run a block with torch's global CPU generator seeded by `derive_seed`, then restore it.
+    """Seed torch's global CPU generator by `derive_seed` for a `with` block, then restore it.
 
     Build modules on the CPU in such a block and move them afterwards: their initial weights are
     then the same on every device.
@@ -38,9 +38,10 @@ def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
 
 @contextmanager
 def use_substream(name: str) -> Iterator[None]:
-    """Run a block within `seed_global_generator` with a stream of its own, named `name`.
+    """Give a `with` block inside `seed_global_generator` a random stream of its own.
 
-    The parts of a composed component then do not change each other's draws.
+    The stream depends on `name` and the outer seed, so that the parts of a component (head, flow)
+    do not change each other's draws.
     """
     with seed_global_generator(torch.initial_seed(), name):
         yield

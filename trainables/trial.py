@@ -35,13 +35,13 @@ class TrialConfig(Trial):
     @model_validator(mode="before")
     @classmethod
     def apply_task_defaults(cls, data: Any) -> Any:
-        """Fill in the task's defaults where the configuration sets nothing."""
+        """Fill in the defaults of the task, such as classification, where nothing is set."""
         task = TASKS.get(str(data.get("task"))) if isinstance(data, Mapping) else None
         return data if task is None else _merge_under(data, task.defaults)
 
     @model_validator(mode="after")
     def check_parts(self) -> "TrialConfig":
-        """Let task, loss and method check that they fit this trial."""
+        """Let task, loss and method refuse a trial that they do not fit."""
         loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
         get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
         least, per_class = loss_class.batch.per_class, self.training.per_class
@@ -66,7 +66,7 @@ class TrialConfig(Trial):
             deduction = f" minus the {warmup} of the warm-up" if warmup else ""
             raise ValueError(
                 f"schedule.milestones must be below training.epochs, {epochs}{deduction}, not "
-                f"{list(schedule.milestones)}: later ones would have no effect"
+                f"{list(schedule.milestones)}: later milestones would have no effect"
             )
         return self
 
@@ -83,7 +83,7 @@ class TrialConfig(Trial):
                 for name in names:
                     if value := getattr(values, name):
                         fault = f"{value} has no effect with backbone.mode: frozen"
-                        remedy = "whose features are cached. Leave it out."
+                        remedy = "whose features are cached. Leave the option out."
                         raise ConfigError(f"{section}.{name}", f"{fault}, {remedy}")
         if training.checkpointing:
             check_checkpointing(backbone.name)
@@ -93,7 +93,7 @@ class TrialConfig(Trial):
 
     @model_validator(mode="after")
     def check_roles(self) -> "TrialConfig":
-        """Refuse options of parameter roles that this trial does not train."""
+        """Refuse options of parameter roles (head, proxies, …) that this trial does not train."""
         decays, warmup_hold = self.optimizer.weight_decays, self.schedule.warmup_hold
         if decays is None and warmup_hold is None:
             return self
@@ -107,20 +107,20 @@ class TrialConfig(Trial):
         for option, role in options:
             if role not in trained:
                 fault = f"{option} sets {role}, but this trial trains {names}"
-                raise ValueError(f"{fault}. Leave it out.")
+                raise ValueError(f"{fault}. Leave {role} out.")
         if not set(trained) - set(self.schedule.held_roles):
             fault = (
                 f"schedule.warmup_hold: {list(warmup_hold or ())} holds all that this trial trains"
             )
-            raise ValueError(f"{fault} ({names}). Remove one, or nothing trains in the warm-up.")
+            raise ValueError(f"{fault} ({names}). Remove one role, or nothing trains in warm-up.")
         return self
 
 
 def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
-    """Validate the configuration that a trial recorded in the file `path`.
+    """Return the configuration that a trial recorded in the file `path`, validated.
 
     Raises:
-        ConfigError: it is damaged, or needs a component that is not installed.
+        ConfigError: the configuration is damaged, or needs a component that is not installed.
     """
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
         section = values.get(part)
@@ -145,10 +145,10 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
 
 
 def _merge_under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `top` completed by missing keys of `base`, at any depth of mappings."""
+    """Return `top` with the keys that it lacks from `base`, in nested mappings too."""
     merged = {**base, **top}
     for key in base.keys() & top.keys():
-        # reduce a model to the fields that were set
+        # a section that is a model already counts as the mapping of the fields that were set
         value = top[key]
         value = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         if isinstance(base[key], Mapping) and isinstance(value, Mapping):

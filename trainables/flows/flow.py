@@ -94,6 +94,7 @@ class Coupling(nn.Module):
     """
 
     def __init__(self, config: FlowConfig, *, active: int, passive: int, condition: int) -> None:
+        """Build the subnet that maps the passive half to scales and shifts of the active half."""
         super().__init__()
         self.affine = config.kind != "nice"
         self.conditional = condition > 0
@@ -112,7 +113,7 @@ class Coupling(nn.Module):
     def forward(
         self, active: Tensor, passive: Tensor, condition: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Transform x_a[..., A] by x_p[..., P]; return y_a[..., A] and log-scales s[..., A]."""
+        """Return y_a = x_a e^s + t and the log-scales s, [..., A] each; s and t depend on x_p."""
         s, t = self._compute_scale_and_shift(passive, condition)
         return active * s.exp() + t, s
 
@@ -124,6 +125,7 @@ class Coupling(nn.Module):
     def _compute_scale_and_shift(
         self, passive: Tensor, condition: Tensor | None
     ) -> tuple[Tensor, Tensor]:
+        """Return log-scales s (0 for "nice") and shifts t of the active half, [..., A] each."""
         if self.conditional:
             assert condition is not None
             passive = torch.cat([passive, condition], dim=-1)
@@ -178,15 +180,13 @@ class Flow(nn.Module):
         (torch.Size([3, 4]), torch.Size([3]))
         >>> torch.allclose(flow.inverse(output.z), x, atol=1e-4)
         True
-
-    References:
-        See `FlowConfig`.
     """
 
     orders: Tensor
     places: Tensor  # the inverse of each order
 
     def __init__(self, config: FlowConfig, *, dim: int, condition_dim: int = 0) -> None:
+        """Build the couplings; each pair of them works in its own order of the dimensions."""
         super().__init__()
         self.config, self.dim, self.condition_dim = config, dim, condition_dim
         self._half = dim // 2
@@ -204,18 +204,19 @@ class Flow(nn.Module):
         orders = [torch.arange(dim)] * min(pairs, 1)
         for _ in range(1, pairs):
             orders.append(torch.randperm(dim) if config.permutation else orders[-1])
-        # orders[p][i] is the dimension of x at position i of pair p.
+        # orders[p][i] is the dimension of x at position i of pair p; places[p] inverts orders[p].
         stacked = torch.stack(orders) if orders else torch.empty(0, dim, dtype=torch.int64)
         self.register_buffer("orders", stacked)
         self.register_buffer("places", stacked.argsort(-1))
         self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
 
     def forward(self, x: Tensor, condition: Tensor | None = None) -> FlowOutput:
-        """Transform x[..., D], given a condition[..., K] that broadcasts to its leading axes."""
+        """Transform x[..., D] into z under condition[..., K], and add up the log-determinants."""
         with torch.autocast(x.device.type, enabled=False):
             x, condition = self._convert_input(x, condition)
             scales: list[Tensor] = []
             log_diagonal = torch.zeros_like(x)
+            # each pair of couplings: the first transforms the second half, the second the first
             for p in range(len(self.orders)):
                 halves = self._enter_pair(x, p)
                 log_scales = [torch.zeros_like(half) for half in halves]
@@ -236,7 +237,7 @@ class Flow(nn.Module):
             return FlowOutput(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
 
     def inverse(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
-        """Return x[..., D] of z[..., D], given the condition that `forward` got."""
+        """Return the x[..., D] that `forward` maps to z[..., D] under the same condition."""
         with torch.autocast(z.device.type, enabled=False):
             z, condition = self._convert_input(z, condition)
             if self.scale is not None:
@@ -250,7 +251,7 @@ class Flow(nn.Module):
             return z
 
     def walk(self, x: Tensor) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
-        """Run the flow on x and yield each coupling with its inputs x_a[..., A] and x_p[..., P]."""
+        """Run the flow on x; yield each coupling with its active and passive input, x_a and x_p."""
         for p in range(len(self.orders)):
             halves = self._enter_pair(x, p)
             for passive, coupling in enumerate(self._get_pair(p)):
@@ -264,9 +265,9 @@ class Flow(nn.Module):
         return cast("list[Coupling]", list(self.couplings)[2 * pair : 2 * pair + 2])
 
     def _enter_pair(self, x: Tensor, pair: int) -> list[Tensor]:
-        """Reorder x from the previous pair's order to this pair's, and return its halves.
+        """Return the halves of x in the order of dimensions in which this pair of couplings works.
 
-        The two reorderings are composed into one gather.
+        x comes in the order of the previous pair; one gather composes both reorderings.
         """
         if pair > 0 and self.config.permutation:
             x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
@@ -282,7 +283,7 @@ class Flow(nn.Module):
         return [x[..., : self._half], x[..., self._half :]]
 
     def _convert_input(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return x in float32 or float64, and the condition in x's type and leading dimensions."""
+        """Return x in float32 or float64, and the condition in the type and leading axes of x."""
         if x.dtype in (torch.bfloat16, torch.float16):
             x = x.float()
         if condition is not None:

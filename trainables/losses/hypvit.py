@@ -92,9 +92,6 @@ class HypViT(PairwiseEntropy):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(-torch.cdist(x, x), pairs).item(), 3)
         0.15
-
-    References:
-        Ermolov et al., CVPR 2022, see `PairwiseEntropy`.
     """
 
     REVISION = 2
@@ -125,9 +122,6 @@ class SphViT(PairwiseEntropy):
         >>> pairs = make_pairs(y, y, self_index=torch.arange(4))
         >>> round(loss(1 - torch.cdist(x, x), pairs).item(), 3)
         0.027
-
-    References:
-        Ermolov et al., CVPR 2022, see `PairwiseEntropy`.
     """
 
     REVISION = 1

@@ -116,8 +116,8 @@ class Pml(Loss):
                 raise _build_refusal(trial.loss, error) from error
         if not (isinstance(value, Tensor) and value.shape == ()):
             raise ValueError(
-                f"the value of {getattr(trial.loss, 'class')} must be one number. Leave its "
-                "reduction as it is."
+                f"the value of {getattr(trial.loss, 'class')} must be one number, not a tensor of "
+                "several. Leave the loss's reducer as it is."
             )
 
     def __init__(self, config: PmlOptions, *, classes: int, dim: int) -> None:
@@ -128,7 +128,7 @@ class Pml(Loss):
     def compute_from_embeddings(
         self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
-        """Return the library's loss of query[..., B, D]; `generator` seeds torch's generators."""
+        """Return the library's loss of query[..., B, D]; its random draws come from `generator`."""
         if generator is None:
             return self._compute_loss(query, labels)
         # `fork_rng` restores the CPU's generator, and those of the GPUs that are listed.
@@ -164,7 +164,7 @@ def build_parts(
 
 
 def find_geometry(distance: Any) -> Geometry:
-    """Return the geometry of retrieval for a distance of the library: cosine if there is none."""
+    """Return the geometry by which retrieval compares, for a distance class of the library."""
     normalize = bool(distance.normalize_embeddings)
     name = type(distance).__name__
     if name == "DotProductSimilarity":
@@ -181,7 +181,7 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         library = vars(import_module(f"{LIBRARY}.{kind}"))
     except ImportError as error:
         raise ValueError(
-            "loss pml needs pytorch-metric-learning: pip install 'ablate[pml]'"
+            "loss pml needs pytorch-metric-learning. Run pip install 'ablate[pml]'."
         ) from error
     if name not in library:
         near = "".join(f", such as {name}" for name in get_close_matches(name, library, 1))

@@ -37,13 +37,9 @@ def draw_initial_proxies(rows: int, dim: int, init: Init) -> nn.Parameter:
 
 
 class ClassLoss(Loss):
-    """Hold the same number of learnable references for each class, initialised by `config.init`.
+    """Hold the same number of learnable references for each class, initialised by `config.init`."""
 
-    Attributes:
-        VECTORS: name of the references among the parameters.
-    """
-
-    VECTORS: ClassVar[str] = "proxies"
+    VECTORS: ClassVar[str] = "proxies"  # the name of the references among the parameters
     labels: Tensor
 
     def __init__(self, config: Any, *, classes: int, dim: int, per_class: int = 1) -> None:

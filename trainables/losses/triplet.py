@@ -48,8 +48,8 @@ class TripletConfig(NamedConfig):
     def check_sampling(self) -> "TripletConfig":
         if self.mining == "distance_weighted" and not self.normalize:
             raise ValueError(
-                "mining distance_weighted needs normalize: true: its weights are those of points "
-                "on the unit sphere"
+                "mining distance_weighted needs normalize: true, because its weights hold for "
+                "points on the unit sphere. Set normalize, or another mining."
             )
         return self
 
@@ -70,7 +70,7 @@ class Triplet(Loss):
         self.geometry = replace(self.geometry, normalize=config.normalize)
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        """Return the mean of [α + D(a, p) − D(a, n)]₊ over mined triplets ("active": above 0)."""
+        """Return the mean of [α + D(a, p) − D(a, n)]₊ over mined triplets, or those above 0."""
         distance = -score
         if self.options.mining in ("all", "semihard_all"):
             total, active, mined = self._sum_over_all(distance, pairs)

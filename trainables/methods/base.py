@@ -137,11 +137,12 @@ class Method(nn.Module):
     }
 
     def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
+        """Keep the loss and the number of classes, and describe what the method requires."""
         super().__init__()
         self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
         self.observations: dict[str, Tensor] = {}
-        self.principal: Principal = find_principal_start
+        self.principal: Principal = find_principal_start  # PCA for `fit`; a trial caches it
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
@@ -151,8 +152,8 @@ class Method(nn.Module):
     def describe_traits(cls, config: ComponentConfig) -> Traits:
         """Return what the configured method requires of its loss, backbone and evaluation.
 
-        By default the loss must take scores if the method overrides `score`, `as_query` or
-        `metric`, and retrieval is plain if it does not override `score`.
+        By default a method that overrides `score`, `as_query` or `metric` needs a loss that takes
+        scores, and retrieval compares by the loss's geometry if `score` is not overridden.
         """
         base = (Method.score, Method.as_query, Method.metric)
         own_scores = (cls.score, cls.as_query, cls.metric) != base
@@ -165,7 +166,7 @@ class Method(nn.Module):
     def fit(self, features: Tensor) -> None:
         """Initialise the head from the training features [N, F], if `embedding.init` is "pca".
 
-        Called once before the first step; `self.principal` computes or loads the directions.
+        The trainer calls it once before the first step. `self.principal` finds the directions.
         """
         raise NotImplementedError
 
@@ -182,9 +183,9 @@ class Method(nn.Module):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator
     ) -> dict[str, Term]:
-        """Return all summands by name.
+        """Return the summands of the training loss: name → value and weight.
 
-        "metric" is the base loss; those of `Loss.penalty` and of `Loss.query_penalty` follow it.
+        "metric" is the base loss. The loss's own penalties, of parameters and embeddings, follow.
         """
         terms = {"metric": Term(self.metric(state.query, labels, generator))}
         penalties = self.loss.penalty() | self.loss.query_penalty(self.embedding_of(state.query))
@@ -215,8 +216,8 @@ class Method(nn.Module):
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         """Score queries [..., B, E] against references [..., R, E] → [..., B, R], larger is closer.
 
-        Training uses it, and so does evaluation unless `Traits.plain_retrieval` is set. A method
-        whose queries have another width E than the D of its embeddings overrides it.
+        Training uses this score, and evaluation too, unless `Traits.plain_retrieval` is set.
+        Methods override it if their queries are wider (E) than their embeddings (D).
         """
         return geometries.score(query, reference, geometry)
 
@@ -229,31 +230,31 @@ class Method(nn.Module):
         return query
 
     def observed(self) -> dict[str, Tensor]:
-        """Return scalars worth watching that are no terms, read once a step, after `backward`.
+        """Return scalars that are logged but are no terms; read once a step, after `backward`.
 
-        By default they are what the step wrote into `self.observations`. Their epoch means are
-        logged under `observed/<name>`. `<term>_to_metric` is the gradient of a term over the metric
-        term's, both with respect to the embedding (`nir.py`): its largest value of an
-        epoch is logged as `observed/<term>_to_metric/max`, and above `epoch_metrics.OVERWHELMING`
-        the trial's log and the report warn.
+        By default these are what the step wrote into `self.observations`. Their epoch means are
+        logged under `observed/<name>`. The name `<term>_to_metric` is special: the ratio of the
+        gradients of that term and of the metric term with respect to the embedding (`nir.py`). Its
+        largest value of an epoch is logged as `observed/<term>_to_metric/max`; the trial's log and
+        the report warn if it is above `epoch_metrics.OVERWHELMING`.
         """
         return self.observations
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
-        """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
+        """Return the embeddings [N, E] of features [N, F] in evaluation mode, deterministically.
 
-        They are normalised for a later comparison by `geometry`, or by that of retrieval.
+        Embeddings are normalised as a comparison by `geometry` (default: that of retrieval) needs.
         """
         raise NotImplementedError
 
     def measure(
         self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Return measurements of images that are not embeddings, [B] by name.
+        """Return further measurements of each image, such as its uncertainty: name → [B].
 
-        The evaluator (`core/evaluator.py`) calls it at the end for a random sample of each
-        evaluated split, and reports mean and interval. `features` is the backbone, which maps
-        inputs as `prepare` gets them to [B, F].
+        At the end of a trial the evaluator calls `measure` for a random sample of each evaluated
+        split, and reports mean and interval. `features` is the backbone, which maps inputs as
+        `prepare` gets them to [B, F].
         """
         return {}
 
@@ -261,7 +262,7 @@ class Method(nn.Module):
 def compare_embeddings(
     method: Method, query: Tensor, reference: Tensor, geometry: Geometry
 ) -> Tensor:
-    """Return the retrieval scores [B, R] of embeddings [B, E] and [R, E] from `embed`."""
+    """Return retrieval scores [B, R] of embeddings, by the geometry or the method's own score."""
     if method.traits.plain_retrieval:
         return geometries.score(query, reference, geometry)
     return method.score(query, reference, geometry)
@@ -270,9 +271,9 @@ def compare_embeddings(
 def compute_class_logits(method: Method, features: Tensor) -> Tensor:
     """Return the logits [N, C] of the training classes for features [N, F], in evaluation mode.
 
-    The loss must have `classifies`. Embeddings are compared with the class weights by the geometry
-    of training, which may differ from that of retrieval: the loss softmax trains on products, which
-    depend on the length of an embedding.
+    The loss must classify, that is, have class weights. They are compared with embeddings by the
+    geometry of training, which may differ from that of retrieval: the loss softmax trains on
+    products, which depend on the length of an embedding.
     """
     references = method.loss.references()
     assert references is not None

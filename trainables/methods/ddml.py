@@ -70,11 +70,7 @@ class DDML(Plain):
     with that of the `head`.
 
     Example:
-        >>> method = build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax")
-        >>> draws = torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax"))
         {'metric': 1.0, 'agnostic': 0.5, 'specific': 0.1, 'split': 1e-05}
 
     References:
@@ -124,7 +120,7 @@ class DDML(Plain):
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
-        """Refuse to tie the decoder to a loss that has proxies and no scale of its own."""
+        """Refuse `logit_scale: tied` with a loss that has proxies but states no scale to tie to."""
         config = trial.method
         assert isinstance(config, cls.Config)
         if config.logit_scale != "tied":
@@ -137,12 +133,13 @@ class DDML(Plain):
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        """Build the layer of σ, the second encoder, and a decoder if the loss has no proxies."""
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
         self.raw_std = build_layer("ddml.std", features, dim)
         self.specific = build_layer("ddml.specific", dim, 2 * dim)
-        if config.std_start == "exact":
+        if config.std_start == "exact":  # the same σ for all images at the start
             nn.init.zeros_(self.raw_std.weight)
             nn.init.zeros_(self.specific.weight[dim:])
         self.decoder: NormSoftmax | None = None
@@ -153,6 +150,7 @@ class DDML(Plain):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DDMLState:
+        """Draw z ~ N(μ, σ²) of each image, then zˢ ~ N(μˢ, σˢ²), whose parameters depend on z."""
         mean: Tensor = self.head(features)
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _draw_noise_like(mean, generator)
@@ -177,6 +175,7 @@ class DDML(Plain):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
+        """Return the terms of the plain loss and DDML's: agnostic, specific and split."""
         assert isinstance(state, DDMLState)
         terms = super().terms(state, labels, progress, generator)
         references = self._get_decoder_references()
@@ -191,6 +190,7 @@ class DDML(Plain):
         return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
+        """Add the layer of σ, the second encoder and the decoder to the plain loss's groups."""
         groups = [
             *super().param_groups(phase),
             ParamGroup.collect("head", self.raw_std),
@@ -208,7 +208,7 @@ class DDML(Plain):
         return self.loss if self.decoder is None else self.decoder
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:
-        """Return the decoder's class logits [..., B, P] of z[..., B, D]."""
+        """Return the class logits [..., B, P] of z[..., B, D]: scaled cosines with the proxies."""
         cosine = (
             geometries.normalize_to_unit(z) @ geometries.normalize_to_unit(references.vectors).mT
         )
@@ -216,7 +216,7 @@ class DDML(Plain):
         factor = self._get_proxy_loss().logit_scale if scale == "tied" else scale
         assert factor is not None, "refused by `check`"
         logits = factor * cosine
-        if references.per_class > 1:
+        if references.per_class > 1:  # add the probabilities of the proxies of a class
             shape = (*logits.shape[:-1], self.classes, references.per_class)
             logits = logits.reshape(shape).logsumexp(-1)
         return logits
@@ -228,6 +228,7 @@ class DDML(Plain):
         return (math.log(self.classes) - log_q.logsumexp(-1)).mean()
 
     def _compute_split(self, state: DDMLState) -> Tensor:
+        """Return KL(N(μˢ, σˢ²) ‖ N(0, I)), in closed form or estimated from the one sample zˢ."""
         std, log_std = state.specific_std, state.specific_log_std
         if self.options.split == "closed":
             return compute_normal_kl(state.specific_mean, std, log_std)
@@ -236,10 +237,10 @@ class DDML(Plain):
 
 
 def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
-    """Return batch means that compare the noise with the embedding, from tensors [..., B, D].
+    """Return batch means that say how large the noise is relative to the embedding μ[..., B, D].
 
     Returns:
-        std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise relative to the embedding, because
+        std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise relative to that of μ, because
         E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
     """
     ratio = std.norm(dim=-1) / mean.norm(dim=-1).clamp_min(1e-12)

@@ -81,10 +81,7 @@ class DetReg(Plain):
     `flow.identity` instead of depth 0 it is so at the first step, before the flow trains.
 
     Example:
-        >>> method, draws = build_seeded_method("detreg", "proxy_anchor"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("detreg", "proxy_anchor"))
         {'metric': 1.0, 'metric2': 1.0, 'r1': 0.05, 'r2': -0.05}
 
     References:
@@ -146,6 +143,7 @@ class DetReg(Plain):
         unit_is_none = field_validator("input", mode="before")(read_as_none("unit"))
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        """Build one flow, or two ("dueling"), whose branches share the loss or have one each."""
         super().__init__(config, **parts)
         self.options = config
         dim = parts["embedding"].dim
@@ -161,18 +159,20 @@ class DetReg(Plain):
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
+        """Refuse a k-th neighbour that no batch has, because a class has too few images in it."""
         config, per_class = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)
         if config.augmentation != "none" and 1 < per_class <= config.neighbour:
             raise ValueError(
                 f"method.neighbour must be below training.per_class ({per_class}), not "
                 f"{config.neighbour}: no item of a batch has that many others of its class. Lower "
-                "it, or set method.augmentation: none."
+                "method.neighbour, or set method.augmentation: none."
             )
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DetRegState:
+        """Run the flow of each branch on the batch's points z and on their augmented points."""
         z = self._prepare_flow_input(features)
         augmented, valid = self._augment_points(z, labels)
         points = z if augmented is None else torch.cat([z, augmented])
@@ -191,7 +191,7 @@ class DetReg(Plain):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
-        """Return metric, the loss's own terms, metric2 (branch 2), r1 with λ₁ and r2 with −λ₂."""
+        """Return the plain loss's terms, metric2 (of branch 2), r1 with λ₁ and r2 with −λ₂."""
         assert isinstance(state, DetRegState)
         terms = super().terms(state, labels, progress, generator)
         if state.second is not None and self.options.second_metric:
@@ -211,6 +211,7 @@ class DetReg(Plain):
         return groups if self.second_loss is None else [*groups, *self.second_loss.param_groups()]
 
     def _prepare_flow_input(self, features: Tensor) -> Tensor:
+        """Return the head's output z[B, D], scaled as `input` says, after the activation."""
         z: Tensor = self.head(features)
         if self.options.input != "raw":
             z = F.normalize(z, dim=-1)
@@ -227,7 +228,7 @@ class DetReg(Plain):
     def _run_branch(
         self, flow: Flow, points: Tensor, valid: Tensor | None, name: str
     ) -> tuple[Tensor, Tensor]:
-        """Return the query [B, D] of a branch, and its mean R over items and augmented points."""
+        """Return a branch's query [B, D] and its mean R over batch and valid augmented points."""
         output, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
             r = compute_diagonal_r(output, across)
@@ -249,10 +250,10 @@ class DetReg(Plain):
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the augmented point of each item, [B, D], and 1 or 0 for whether it has one, [B].
+        """Return for each item a point towards its k-th neighbour, [B, D], and 1 if there is one.
 
-        An item without a k-th neighbour is its own point, and its 0 leaves it out, so that shapes
-        do not depend on the labels.
+        Neighbours are of the item's class. An item without a k-th one gets its own point and 0, so
+        that shapes do not depend on the labels.
         """
         kind, rank = self.options.augmentation, self.options.neighbour
         if kind == "none" or rank > len(z):
@@ -270,27 +271,28 @@ class DetReg(Plain):
 
 
 def compute_diagonal_r(output: FlowOutput, across: Across) -> Tensor:
-    """Return R from the layers' diagonals, [N]; free beside the flow's forward pass.
+    """Return R = 1/D Σ_i log(1 + λ_i) of each point, [N]; λ is the diagonal of a layer's Jacobian.
 
-    A flow without layers gives 0, and log 2 with "product".
+    The R of all layers are added or averaged; "product" takes one R of the whole flow. A flow
+    without layers gives 0 (log 2 with "product").
     """
     dim = output.z.shape[-1]
     if across == "product":
         return F.softplus(output.log_diagonal).mean(-1)
     total = output.z.new_zeros(output.z.shape[:-1])
     for log_scale in output.log_scales:
-        ones = dim - log_scale.shape[-1]  # passive dimensions, whose entry is 1
+        ones = dim - log_scale.shape[-1]  # passive dimensions, whose diagonal entry is 1
         total = total + (F.softplus(log_scale).sum(-1) + ones * math.log(2)) / dim
     return total / max(len(output.log_scales), 1) if across == "mean" else total
 
 
 def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
-    """Return R from exact singular values at x[N, D], [N], with gradients to flow and x.
+    """Return R = 1/D Σ_i log(1 + λ_i) of points x[N, D], [N], with exact singular values λ.
 
-    Cost: N · L decompositions of D × D ("product": N), and a backward pass for every row of every
-    Jacobian. Of 128 items with their augmented points, 12 layers of width 64, one busy CPU
-    thread, forward and backward, per branch and step: 0.13 s at D = 8, 0.35 s at 16, 4 s at 64
-    ("product": 1.1 s at 64). At D = 512 one item and layer takes 0.1 s: minutes a step.
+    The R of all layers are added or averaged; "product" takes one R of the whole flow. The cost is
+    N decompositions of D × D per layer, and a backward pass for each row of each Jacobian. A step
+    of 128 items and their augmented points takes 0.13 s per branch at D = 8 and 4 s at D = 64
+    ("product": 1.1 s) on one CPU thread with 12 layers of width 64, and minutes at D = 512.
     """
     if across == "product":
         jacobian = vmap(jacrev(lambda row: flow(row).z))(x)
@@ -303,14 +305,14 @@ def compute_singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
 
 
 def compute_layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
-    """Return the Jacobian of each layer at its input, as x[N, D] runs through the flow.
+    """Return the Jacobian of each layer of the flow at the input that x[N, D] gives the layer.
 
-    That of a coupling is [N, D, D], in its own order of dimensions, the passive half first:
+    The Jacobian of a coupling is [N, D, D], with the passive half of the dimensions first:
 
         [ I   0        ]
         [ A   diag e^s ]      A = ∂y_a/∂x_p
 
-    That of a diagonal scaling is [D, D], in the order of x.
+    The Jacobian of the final diagonal scaling is [D, D], in the order of x.
     """
     jacobians: list[Tensor] = []
     for coupling, active, passive in flow.walk(x):

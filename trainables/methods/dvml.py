@@ -71,10 +71,7 @@ class DVML(Plain):
     std, the mean of σ, and invariant_norm and variance_norm, the means of ‖z_I‖ and ‖z_V‖.
 
     Example:
-        >>> method, draws = build_seeded_method("dvml", "n_pair"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("dvml", "n_pair"))
         {'metric': 1.0, 'norm': 0.002, 'kl': 1.0, 'reconstruction': 1.0, 'generated': 0.1}
 
     References:
@@ -140,16 +137,16 @@ class DVML(Plain):
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
-        """Refuse phases in which nothing would train."""
+        """Refuse a phase that runs but in which all weights are 0, so that nothing would train."""
         config = trial.method
         assert isinstance(config, cls.Config)
         for phase, runs in ((1, config.phase1 > 0), (2, config.phase1 < 1)):
             weights = [getattr(config, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
             if runs and not any(weights):
                 raise ValueError(
-                    f"all four lambdas of phase {phase} are 0, so it would train nothing. Set "
-                    f"lambda4_phase{phase} for the plain loss, or phase1 to {phase - 1} to leave "
-                    "the phase out."
+                    f"all four lambdas of phase {phase} are 0, so that phase {phase} would train "
+                    f"nothing. Set lambda4_phase{phase} for the plain loss, or phase1 to "
+                    f"{phase - 1} to leave the phase out."
                 )
 
     @classmethod
@@ -159,6 +156,7 @@ class DVML(Plain):
         return replace(super().describe_traits(config), own_scores=excluded)
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        """Build the layers of μ and log σ², and the decoder that reconstructs features."""
         super().__init__(config, **parts)
         self.options = config
         features, dim = parts["features"], parts["embedding"].dim
@@ -173,15 +171,17 @@ class DVML(Plain):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DVMLState:
+        """Embed each image as z_I, and generate ẑ = z_I + z_V with T draws z_V ~ N(μ, σ²)."""
         invariant: Tensor = self.head(features)
         spread_input = features if self.options.spread == "attached" else features.detach()
         mean: Tensor = self.mean(spread_input)
-        log_variance = bend_log_variance(self.log_variance(spread_input))
+        log_variance = bend_log_variance(self.log_variance(spread_input))  # keeps exp finite
         std = (0.5 * log_variance).exp()
         shape = (self.options.samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
         variant = mean + std * noise
         generated = invariant + variant
+        # in phase 1 the reconstruction trains the decoder alone
         decoder_input = generated.detach() if self._is_first_phase(progress) else generated
         self.observations = {
             "std": std.detach().mean(),
@@ -200,8 +200,9 @@ class DVML(Plain):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
+        """Return the four losses of DVML with their weights λ₁ to λ₄ of the current phase."""
         assert isinstance(state, DVMLState)
-        # L_m(z_I) first: its draws are then those of the plain loss.
+        # The metric loss comes first, so that its random draws are those of the plain loss.
         terms = super().terms(state, labels, progress, generator)
         phase = 1 if self._is_first_phase(progress) else 2
         weights = [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
@@ -214,6 +215,7 @@ class DVML(Plain):
         return terms
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
+        """Train the layers of μ and log σ² as the head, and the decoder as `auxiliary`."""
         return [
             *super().param_groups(phase),
             ParamGroup.collect("head", self.mean, self.log_variance),
@@ -224,6 +226,7 @@ class DVML(Plain):
         return progress.fraction < self.options.phase1
 
     def _compute_kl(self, state: DVMLState) -> Tensor:
+        """Return KL(N(μ, σ²) ‖ N(0, I)), averaged over images; the printed equation negates it."""
         log_variance = state.log_variance
         inner = 1 + log_variance - state.mean.square() - log_variance.exp()
         divergence = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
@@ -235,7 +238,7 @@ class DVML(Plain):
         return (squared if self.options.reconstruction == "squared" else safe_sqrt(squared)).mean()
 
     def _compute_generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
-        """Return the metric loss of the generated ẑ[T, B, D]."""
+        """Return the metric loss of ẑ[T, B, D], taken as T batches or as one batch of B · T."""
         if self.options.generated == "batches":
             return self.metric(generated, labels, generator)
         count, images, _ = generated.shape
@@ -243,6 +246,7 @@ class DVML(Plain):
         repeated = labels.repeat_interleave(count, 0)
         if self.loss.references() is not None or self.options.same_image == "positive":
             return self.metric(pooled, repeated, generator)
+        # pooled, without the positive pairs of two samples of one image
         itself = torch.arange(len(pooled), device=pooled.device)
         pairs = make_pairs(repeated, repeated, self_index=itself)
         image = torch.arange(images, device=pooled.device).repeat_interleave(count)

@@ -31,19 +31,19 @@ Principal = Callable[[Tensor, int], Start]
 
 
 def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
-    """Return a new head, its weight drawn as `embedding.init` says.
+    """Return a new linear head, whose weight is drawn as `embedding.init` says.
 
-    kaiming is as in Proxy-Anchor's code, orthogonal as in HypViT's; pca is orthogonal until
-    `Method.fit` has run.
+    Proxy-Anchor's code has kaiming, HypViT's orthogonal. pca starts as orthogonal, and `Method.fit`
+    sets the principal directions later.
 
     Raises:
-        ConfigError: pca with D > F, for there are only F principal directions.
+        ConfigError: pca with more dimensions than features, which have too few directions.
     """
     if embedding.init == "pca" and embedding.dim > features:
         raise ConfigError(
             "embedding.dim",
-            f"{embedding.dim} is more than the backbone's {features} features, of which init pca "
-            "takes directions. Lower it or take init orthogonal.",
+            f"init pca finds at most {features} directions, one per feature of the backbone, not "
+            f"{embedding.dim}. Lower embedding.dim or set embedding.init to orthogonal.",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
     initialize_linear(head, "kaiming" if embedding.init == "kaiming" else "orthogonal")
@@ -79,9 +79,9 @@ def initialize_linear(linear: nn.Linear, init: Init) -> None:
 def find_principal_start(features: Tensor, dim: int) -> Start:
     """Return the D leading principal directions of features[N, F] as rows, and the centring bias.
 
-    They are eigenvectors of the F × F covariance, computed in float64 on the CPU, with the largest
-    eigenvalue first. The entry of largest magnitude of each direction is made positive, so that
-    the result does not depend on the solver's choice of sign.
+    They are eigenvectors of the F × F covariance, largest eigenvalue first, computed in float64 on
+    the CPU. Each direction's entry of largest magnitude is made positive, because solvers choose
+    the sign.
 
     Returns:
         Directions [D, F] and bias [D], float64, on the CPU.
@@ -99,10 +99,12 @@ def find_principal_start(features: Tensor, dim: int) -> Start:
 def load_principal_start(cache: Path) -> Principal:
     """Return a version of `find_principal_start` that keeps its results in `<cache>/starts/<key>`.
 
-    The key contains the kernels, so that a cached result equals a computed one to the bit.
+    The key contains the CPU's kernels, so that a cached result equals a computed one to the bit.
     """
 
     def load_or_find(features: Tensor, dim: int) -> Start:
+        """Return the head's weight and bias from the cache, or compute and keep them."""
+
         def write_start(folder: Path) -> None:
             weight, bias = find_principal_start(features, dim)
             np.save(folder / "weight.npy", weight.numpy(), allow_pickle=False)
@@ -111,7 +113,7 @@ def load_principal_start(cache: Path) -> Principal:
         try:
             folder = get_or_build(cache / "starts" / start_key(features, dim), write_start)
         except CacheError as error:
-            LOG.warning("The principal directions are not kept: %s", error)
+            LOG.warning("The principal directions are not kept in the cache: %s", error)
             return find_principal_start(features, dim)
         weight, bias = (torch.from_numpy(np.load(folder / f"{n}.npy")) for n in ("weight", "bias"))
         return weight, bias
@@ -120,7 +122,7 @@ def load_principal_start(cache: Path) -> Principal:
 
 
 def start_key(features: Tensor, dim: int) -> str:
-    """Return a digest of everything that `find_principal_start` depends on."""
+    """Return a digest of the features, D, and the CPU's kernels, on which the directions depend."""
     rows = features.detach().cpu().contiguous()
     inputs = [START_REVISION, dim, str(rows.dtype), list(rows.shape), describe_kernels()]
     digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())

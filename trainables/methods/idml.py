@@ -57,10 +57,7 @@ class IDML(Mixing):
     110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair and stays so.
 
     Example:
-        >>> method, draws = build_seeded_method("idml", "proxy_anchor"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("idml", "proxy_anchor"))
         {'metric': 1.0}
 
     References:
@@ -133,7 +130,8 @@ class IDML(Mixing):
         false_is_none = field_validator("bias_in_score")(read_as_none(False))
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
-        if config.uncertainty_token is not None:  # the features of both tokens
+        """Build the uncertainty layer beside the head, and learnable uncertainties of proxies."""
+        if config.uncertainty_token is not None:  # F is the width of two tokens
             parts["features"] //= 2
         super().__init__(config, **parts)
         self.width = width = parts["features"]
@@ -150,6 +148,7 @@ class IDML(Mixing):
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
+        """Refuse combinations of options, loss and backbone for which the method is not defined."""
         super().check(trial)
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
@@ -164,7 +163,7 @@ class IDML(Mixing):
             (
                 relu and not takes_products,
                 "method.uncertainty relu needs a loss of products with class weights (softmax), "
-                f"not {name}. Take uncertainty vector, or that loss.",
+                f"not {name}. Take uncertainty vector, or the loss softmax.",
             ),
             (
                 config.bias_in_score and not (relu and has_bias),
@@ -174,7 +173,7 @@ class IDML(Mixing):
             (
                 token is not None and (trial.backbone.mode == "frozen" or not introspective),
                 f"method.uncertainty_token {token} needs backbone.mode finetune, because cached "
-                "features have no token, and an introspective metric. Set both, or leave it out.",
+                "features have no token, and an introspective metric. Set both, or no token.",
             ),
             (
                 tests_introspective and (token == "discarded" or not introspective),
@@ -189,7 +188,7 @@ class IDML(Mixing):
             (
                 config.metric == "ism_dis" and (relu or not geometry.is_cosine),
                 "method.metric must be ism_sim, not ism_dis, with uncertainty relu or geometry "
-                f"{geometry.kind} (loss {name}): Eq. 20 is of cosines.",
+                f"{geometry.kind} (loss {name}), because ism_dis is defined for cosines only.",
             ),
             (
                 introspective
@@ -205,6 +204,7 @@ class IDML(Mixing):
 
     @classmethod
     def describe_traits(cls, config: Any) -> Traits:
+        """Return the traits: unless `metric` is "plain", the method computes its own scores."""
         return replace(
             super().describe_traits(config),
             own_scores=config.metric != "plain",
@@ -218,6 +218,7 @@ class IDML(Mixing):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
+        """Return queries [s | u]: the semantic embedding and the uncertainty of each image."""
         s, u = self.head(features[:, : self.width]), self._compute_uncertainty(features)
         self.observations = self._measure_uncertainty(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._join_halves(s, u))
@@ -229,6 +230,7 @@ class IDML(Mixing):
         return self._join_halves(s, self._compute_uncertainty(features))
 
     def as_query(self, vectors: Tensor) -> Tensor:
+        """Return reference vectors with their uncertainty appended: learnable, or zero."""
         if self.options.metric == "plain":
             return vectors
         if self.proxy_uncertainty is not None:
@@ -240,6 +242,7 @@ class IDML(Mixing):
         return self._split_parts(query)[0]
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
+        """Return scores [..., B, R], weakened by e^{−r/τ} with r a pair's relative uncertainty."""
         form = self.options.metric
         if form == "plain":
             return geometries.score(query, reference, geometry)
@@ -250,7 +253,7 @@ class IDML(Mixing):
             assert isinstance(self.loss, Softmax) and self.loss.bias is not None
             bias = self.loss.bias
             plain, s_r = plain + bias, s_r + bias[:, None]
-        # r, from the distance and the uncertainty of each pair
+        # r = (β + γ) / α, from each pair's uncertainty β and distance α; else with β² and α²
         beta_squared, gamma = squared_distance(u_q, -u_r), self.options.gamma
         if self.options.uncertainty == "vector":
             alpha = semantic_distance(plain, geometry).clamp_min(CLOSEST)
@@ -259,25 +262,26 @@ class IDML(Mixing):
             alpha_squared = squared_distance(s_q, s_r).clamp_min(CLOSEST**2)
             relative = (beta_squared + gamma) / alpha_squared
         exponent = -relative / self.options.tau
-        # the form that the loss's geometry has
+        # weaken the score in the form that fits the loss's geometry
         if geometry.kind == "l2sq" and self.options.squared == "plain":
             return -semantic_distance(plain, geometry) * exponent.exp()
         if geometry.kind == "l2sq":
             return plain * (2 * exponent).exp()
         if geometry.kind == "l2" or form == "ism_dis":
             return plain * exponent.exp()
-        # Eq. 8 as C − (1 − C)(e^{−r/τ} − 1), which for r = 0 is C to the last bit
+        # Eq. 8, written as C − (1 − C)(e^{−r/τ} − 1), is C to the last bit for r = 0.
         score = plain - (1 - plain) * torch.expm1(exponent)
-        # The loss adds the bias to every score, this one included, which has it inside.
+        # The loss will add the bias to every score, so the bias inside is taken off.
         return score if bias is None else score - bias
 
     @torch.no_grad()
     def measure(
         self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: Generator
     ) -> dict[str, Tensor]:
-        """Return ‖u‖ of images, of mixtures with the next one of the block, and by how much a
-        mixture's is above the mean of its two images' (Fig. 6 and 8). λ ~ Beta(b, b) per step as in
-        training; by CutMix where that is trained on, else by Mixup, of what the network takes in.
+        """Return ‖u‖ of images, ‖u‖ of mixtures, and the gap between a mixture and its images.
+
+        Each image is mixed with the next one, by CutMix if training does so, else by Mixup, with
+        one λ ~ Beta(b, b). The gap is ‖u‖ of the mixture minus the mean of the two (Fig. 6 and 8).
         """
         share = draw_beta_share(self.mix.mixing_beta, inputs, generator)
         partner = inputs.roll(-1, 0)
@@ -302,6 +306,7 @@ class IDML(Mixing):
         return F.relu(u) if self.options.uncertainty == "relu" else u
 
     def _join_halves(self, s: Tensor, u: Tensor) -> Tensor:
+        """Return the query [s | u], with u, and s by the geometry, of unit length for "unit"."""
         if self.options.uncertainty == "unit":
             u = F.normalize(u, dim=-1)
             if self.loss.geometry.normalize:
@@ -317,7 +322,7 @@ class IDML(Mixing):
         if self.mix.mixing == "none" or labels.shape[1] == 1:
             return {"uncertainty_original": norms.mean()}
         mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
-        # Where a step has none of a kind the mean is 0/0; the trace leaves it out of the epoch's.
+        # A step without images of a kind gives 0/0, which the mean of the epoch leaves out.
         means = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
             means["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()

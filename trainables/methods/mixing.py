@@ -71,6 +71,7 @@ class Mixing(Plain):
 
     @classmethod
     def check(cls, trial: "Trial") -> None:
+        """Refuse a way of mixing that does not fit the trial's inputs, its steps or its loss."""
         super().check(trial)
         config = trial.method
         assert isinstance(config, MixingConfig)
@@ -103,16 +104,16 @@ class Mixing(Plain):
 
     @classmethod
     def describe_traits(cls, config: Any) -> Traits:
-        """Return the traits: only objective "joint" with "sets" gives items several labels.
+        """Return the traits: items have several labels only with objective "joint" and "sets".
 
-        All other settings weigh losses of one label per item; `metric` accepts any loss.
+        All other settings add weighted losses of one label per item, which any loss can compute.
         """
         sets = config.objective == "joint" and config.mixed_labels == "sets"
         mixes_sets = config.mixing != "none" and sets
         return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
-        """Mix the batch; with originals kept, return [2B, …], the originals first."""
+        """Mix each image with another one and give it both labels; originals stay in front."""
         self.share = None
         if self.mix.mixing == "none":
             return batch
@@ -142,11 +143,12 @@ class Mixing(Plain):
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
     ) -> Tensor:
-        """Return the weighted loss of a prepared batch, [..., 2B, E] or [..., B, E]."""
+        """Return the loss of mixtures, whose two labels λ weighs, plus that of kept originals."""
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
             return self._weigh_labels(query, labels, generator, loss)
+        # the first half are the originals, which have one label, the second the mixtures
         x, m = query.chunk(2, dim=-2)
         labels_x, labels_m = labels.chunk(2, dim=0)
         originals = super().metric(x, labels_x.chunk(2, dim=1)[0], generator, loss)
@@ -155,7 +157,7 @@ class Mixing(Plain):
     def _weigh_labels(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None
     ) -> Tensor:
-        """Return λ L(l_i) + (1 − λ) L(l_j); an item of one class has it in both terms."""
+        """Return λ L(l_i) + (1 − λ) L(l_j), from both labels; an unmixed image has l_j = l_i."""
         assert self.share is not None
         first, second = labels.chunk(2, dim=1)
         second = torch.where(second == UNUSED, first, second)
@@ -171,7 +173,7 @@ def draw_beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
 
 
 def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """Return λ x + (1 − λ) x'.
+    """Return mixtures λ x + (1 − λ) x' of inputs and partners; `share` is λ.
 
     References:
         Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018.
@@ -183,9 +185,10 @@ def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
 def cut_mix(
     x: Tensor, partner: Tensor, share: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Paste a box of the partner into x[B, C, H, W]; return the image and the remaining share of x.
+    """Paste a box of partners into images x[B, C, H, W]; return them and the area share of x left.
 
-    The box has sides W√(1 − λ), H√(1 − λ) around a uniform point and is cut off at the border.
+    The box, one for all images, has sides W√(1 − λ), H√(1 − λ) around a random point and is cut off
+    at the border; `share` is λ.
 
     References:
         Yun et al., "CutMix: Regularization strategy to train strong classifiers with localizable

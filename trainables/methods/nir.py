@@ -79,10 +79,7 @@ class NIR(Plain):
     overflows nor loses its gradient.
 
     Example:
-        >>> method, draws = build_seeded_method("nir", "proxy_anchor"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("nir", "proxy_anchor"))
         {'metric': 0.01, 'nir': 1.0}
 
     References:
@@ -159,11 +156,12 @@ class NIR(Plain):
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        """Build the flow, which takes an embedding and is conditioned on a proxy."""
         super().__init__(config, **parts)
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} needs at least two training classes. Set none.",
+                f"{config.negative_pairs!r} needs at least two training classes. Set it to none.",
             )
         self.options = config
         dim = parts["embedding"].dim
@@ -174,8 +172,9 @@ class NIR(Plain):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> NIRState:
+        """Map each embedding by the flow to its residual about its proxy, which NIR regularises."""
         z: Tensor = self.head(features)
-        # split metric loss and regulariser, so that gradients are recorded and may be limited
+        # Split the paths of metric loss and regulariser, to record and limit their gradients.
         references = self._get_references()
         parameters: dict[str, Tensor] = dict(self.flow.named_parameters())
         tensors = [references.vectors, *parameters.values()]  # what the regulariser depends on
@@ -185,7 +184,7 @@ class NIR(Plain):
         vectors, *weights = limited or tensors
         references = replace(references, vectors=vectors)
         parameters = dict(zip(parameters, weights, strict=True))
-        # map samples to their residuals, about their own proxy and about that of another class
+        # Run the flow under the proxy of each sample's class and under that of another class.
         psi, classes = F.normalize(flow_input, dim=-1), labels[:, 0]
         condition = self._choose_condition(psi, classes, references)
         own: FlowOutput = functional_call(self.flow, parameters, (psi, condition))
@@ -201,6 +200,7 @@ class NIR(Plain):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
+        """Return the plain loss's terms, weighed by ω, "nir" and, if asked for, "synthetic"."""
         assert isinstance(state, NIRState)
         terms = {
             name: Term(value, weight * self.options.omega)
@@ -213,6 +213,7 @@ class NIR(Plain):
         return terms
 
     def observed(self) -> dict[str, Tensor]:
+        """Return likelihoods, gradient norms, and the ratio of NIR's gradient to the metric's."""
         norms = self._limiter.norms
         if {"nir_gradient", "metric_gradient"} <= norms.keys():
             ratio = norms["nir_gradient"] / norms["metric_gradient"]
@@ -228,7 +229,7 @@ class NIR(Plain):
         return references
 
     def _choose_condition(self, psi: Tensor, classes: Tensor, references: References) -> Tensor:
-        """Return the unit reference of each class that its sample is conditioned on, [B, D]."""
+        """Return the proxy of each sample's class, [B, D]; of several, the nearest or the mean."""
         unit = F.normalize(references.vectors, dim=-1)
         if references.per_class == 1:
             condition = unit[classes]
@@ -242,12 +243,14 @@ class NIR(Plain):
         return condition if self.options.proxy_backprop else condition.detach()
 
     def _generate_synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
+        """Return one embedding per proxy `condition`: the inverse of the flow on random noise."""
         kind = self.options.synthetic
         if kind == "none":
             return None
         noise = torch.randn(
             condition.shape, generator=generator, device=condition.device, dtype=condition.dtype
         )
+        # "match" trains the flow and not the proxies, "generate" the proxies and not the flow
         condition = condition.detach() if kind == "match" else condition
         with torch.set_grad_enabled(kind != "generate"):
             return self.flow.inverse(noise, condition)
@@ -255,7 +258,7 @@ class NIR(Plain):
     def _compute_synthetic_loss(
         self, synthetic: Tensor, labels: Tensor, generator: Generator
     ) -> Tensor:
-        """Return the metric loss of synthetic samples; for "match" its references are fixed."""
+        """Return the metric loss of synthetic embeddings; with "match" the proxies are detached."""
         if self.options.synthetic != "match":
             return self.metric(synthetic, labels, generator)
         references = self._get_references()
@@ -265,6 +268,7 @@ class NIR(Plain):
         return self.loss(score, pairs, generator=generator)
 
     def _compute_regularizer(self, state: NIRState) -> Tensor:
+        """Return f(L_NIR), which makes residuals likely about their proxy, not about another."""
         nll = self._negative_log_likelihood(state.own)
         self.observations = {
             "nll": nll.detach().mean(),
@@ -283,7 +287,7 @@ class NIR(Plain):
         return (squares if self.options.reading == "paper" else 0.5 * squares) - output.log_det
 
     def _apply_growth(self, nll: Tensor) -> Tensor:
-        """Return f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
+        """Return f(mean nll) ("paper") or mean f(nll) ("code") of the scaled nll[B]."""
         scaled = nll.mean() if self.options.reading == "paper" else nll
         if self.options.scale != "none":
             scaled = self.options.temperature * scaled
@@ -329,7 +333,9 @@ class GradientLimiter:
         return paths
 
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
-        """Record the norms and return the branch's gradients, scaled; the first is that of x."""
+        """Record the gradients' norms; return the branch's gradients, all scaled by one factor, so
+        that ‖branch[0]‖ ≤ limit · ‖main‖. Both main and branch[0] are gradients of x.
+        """
         if main is not None:
             self.norms["metric_gradient"] = torch.linalg.vector_norm(main.detach())
         if branch[0] is None:
@@ -362,6 +368,7 @@ class _SplitFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the gradient of x, main path plus limited branch, and those of the others."""
         main, *branch = gradients
         scaled, *others = ctx.limiter.scale_branch(main, branch)
         total = scaled if main is None else main if scaled is None else main + scaled

@@ -49,10 +49,7 @@ class PEL(Mixing):
     near 0; samples are L2-normalised where the loss's geometry normalises.
 
     Example:
-        >>> method, draws = build_seeded_method("pel", "proxy_anchor"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("pel", "proxy_anchor"))
         {'metric': 1.0, 'kl': 0.0001}
 
     References:
@@ -91,6 +88,7 @@ class PEL(Mixing):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> PELState:
+        """Draw K samples of each image's Gaussian N(μ, σ²) as queries; K = 0 takes μ."""
         mean: Tensor = self.head(features)
         shifted = self.raw_std(features) - STD_SHIFT
         std = F.softplus(shifted)
@@ -102,7 +100,7 @@ class PEL(Mixing):
         return PELState(query, mean, std, log_softplus(shifted, std))
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """Map [K, B, D] × [K, R, D] or [R, D] → [B, R] if scores are averaged, else [K, B, R]."""
+        """Return scores [B, R], averaged over K samples, or for "losses" per sample, [K, B, R]."""
         if query.dim() == 2 or self.options.monte_carlo == "losses":
             return geometries.score(query, reference, geometry)
         if reference.dim() == 2:
@@ -112,6 +110,7 @@ class PEL(Mixing):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator
     ) -> dict[str, Term]:
+        """Return the plain loss's terms and "kl", the divergence of the Gaussians from N(0, I)."""
         assert isinstance(state, PELState)
         terms = super().terms(state, labels, progress, generator)
         divergence = compute_normal_kl(state.mean, state.std, state.log_std)

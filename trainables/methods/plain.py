@@ -19,10 +19,7 @@ class Plain(Method):
     retrieval has it, and classification as that of training has it.
 
     Example:
-        >>> method, draws = build_seeded_method("plain", "normsoftmax"), torch.Generator()
-        >>> labels = torch.tensor([[0], [0], [1], [1]])
-        >>> state = method(draw_features(4), labels, Progress(), draws)
-        >>> {n: term.weight for n, term in method.terms(state, labels, Progress(), draws).items()}
+        >>> list_term_weights(build_seeded_method("plain", "normsoftmax"))
         {'metric': 1.0}
     """
 
@@ -42,6 +39,7 @@ class Plain(Method):
 
     @torch.no_grad()
     def fit(self, features: Tensor) -> None:
+        """Set the head to the principal directions of the training features."""
         weight, bias = self.principal(features, self.head.out_features)
         self.head.weight.copy_(weight)
         if self.head.bias is not None:
@@ -53,6 +51,7 @@ class Plain(Method):
         return State(self.head(features))
 
     def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
+        """Return z = W f + b, normalised or clipped as the geometry (default: retrieval's) does."""
         z: Tensor = self.head(features)
         geometry = geometry or self.loss.retrieval
         if geometry.normalize:

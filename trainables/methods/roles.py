@@ -13,7 +13,7 @@ WIDTH = 16  # of the probes that are built; roles do not depend on it
 
 
 def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
-    """Return the roles whose parameters this trial trains after its warm-up."""
+    """Return the parameter roles (backbone, head, proxies …) that train after the warm-up."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
     roles = _find_roles(trial.method.name, trial.loss.name, *texts)
     if trial.backbone.mode == "finetune":
@@ -21,9 +21,9 @@ def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
     return tuple(role for role in ROLES if role in roles)
 
 
-@lru_cache(maxsize=1024)  # a plan asks it of each of its cells
+@lru_cache(maxsize=1024)  # a plan asks for every cell
 def _find_roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
-    """Build the method and return its roles.
+    """Build a small method with its loss, and return the roles of its parameters.
 
     Options are passed as JSON, because some cannot be hashed for the cache.
     """
