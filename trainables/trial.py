@@ -112,7 +112,7 @@ class TrialConfig(Trial):
             fault = (
                 f"schedule.warmup_hold: {list(warmup_hold or ())} holds all that this trial trains"
             )
-            raise ValueError(f"{fault} ({names}). Remove one role, or nothing trains in warm-up.")
+            raise ValueError(f"{fault} ({names}). Remove one, or nothing trains in the warm-up.")
         return self
 
 

@@ -223,5 +223,5 @@ def test_pca_is_exact_ordered_and_sign_fixed() -> None:
 
 
 def test_pca_with_too_many_dimensions_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"embedding\.dim: 10 is more than"):
+    with pytest.raises(ConfigError, match=r"embedding\.dim: init pca finds at most 9 directions"):
         head("pca", FEATURES + 1)
