@@ -51,15 +51,15 @@ HEATMAP = "heatmap"  # in `tables` of designs that heatmaps can show
 # Replacement → hooks of earlier versions.
 _GONE = {
     "set it in the `Point`s that `points` returns": "above centre gives lays_over representatives",
-    "it follows from `sampling`": "bracket fixed keeps_seeds probes",
-    "it follows from `points` and `sampling`": "always_gives paths size",
+    "its value follows from `sampling`": "bracket fixed keeps_seeds probes",
+    "its value follows from `points` and `sampling`": "always_gives paths size",
     "name them in `references`": "arounds centres",
     "declare a field `neutral: Around | None`": "baseline",
-    "`link` receives these facts": "beside",
-    "it follows from the field `objectives`": "compared_by",
+    "the hook `link` receives these facts": "beside",
+    "its value follows from the field `objectives`": "compared_by",
     "declare a field `scheduler: Scheduler | None`": "halting",
     f"put {HEATMAP!r} into `tables`": "heatmap",
-    "it follows from the fields; an option that comes later is None by default": "identity",
+    "its value follows from the fields; give options that come later the default None": "identity",
     "define `points`": "listed",
     "set `is_unchanged` of the `Point`s": "may_be_neutral",
     "set `references` of the `Point`s": "needs taken_at",
@@ -130,64 +130,65 @@ class StudyBase(SpecPart):
     @field_validator("objectives", mode="before")
     @classmethod
     def check_metric_names(cls, value: Any) -> Any:
-        """Turn each metric's name in `objectives` into an objective; it is maximised by default."""
+        """Turn each name of a metric in `objectives` into an objective that is to be maximised."""
         if not isinstance(value, list | tuple):
             return value
         return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
     def check_race(self) -> "StudyBase":
-        """Refuse options that exclude each other: splits, folds, races and ensembles."""
+        """Refuse combinations of splits, folds, races and ensembles that exclude each other."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"
-            raise ConfigError("splits", f"splits exclude {other}. Remove one of them.")
+            raise ConfigError("splits", f"`splits` and `{other}` exclude each other. Remove one.")
         if self.splits is not None and not self.is_fixed:
-            fault = "a search may not see test classes that a split trains on"
-            remedy = "Put splits in a study around the best of this one."
+            fault = "a search cannot have `splits`, since it would see the test classes of each"
+            remedy = "Set `splits` in a second study, around the best cell of this search."
             raise ConfigError("splits", f"{fault}. {remedy}")
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
-            fault = "a race compares by the sweep's objective, seed by seed"
-            raise ConfigError("", f"{fault}. Remove race, or {other}.")
+            fault = f"a race compares cells by the sweep's objective, and excludes `{other}`"
+            raise ConfigError("", f"{fault}. Remove `race` or `{other}`.")
         if ENSEMBLE in self.evaluate and not (self.is_fixed and self.folds is not None):
-            fault = "evaluate: [ensemble] needs a design that lists its cells, with folds"
-            raise ConfigError("", f"{fault}. Put it in a study around the best of this one.")
+            fault = "`evaluate: [ensemble]` needs a study that lists its cells and has `folds`"
+            raise ConfigError("", f"{fault}. Set both keys in a study around the best of this one.")
         return self
 
     # ---------------------------------------------- hooks, in the order in which they are called
 
-    # 1. The kinds of tables that show the study, and HEATMAP if heatmaps can show it.
+    # The kinds of tables that show the study, and HEATMAP if heatmaps can show it.
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
     def sampling(self) -> SampledDesign | None:
-        """2. Return how a sampler proposes cells; None if `points` lists them."""
+        """Return how a sampler proposes cells; None if `points` lists them."""
         return None
 
     def references(self) -> Iterable[InheritedConfig]:
-        """3. Yield all references to other studies, with their places (`around.0`) in this one."""
-        places = [f"around.{i}" for i in range(len(self.around))]
-        yield from map(InheritedConfig, places if len(places) > 1 else ["around"], self.around)
-        if (baseline := self.find_baseline()) is not None:  # whose values the neutral cell takes
-            yield InheritedConfig(NEUTRAL, baseline)
+        """Yield all references to other studies, each with its place (`around.0`) in this study."""
+        numbered = [f"around.{i}" for i in range(len(self.around))]
+        places = numbered if len(numbered) > 1 else ["around"]  # a single item has no number
+        yield from map(InheritedConfig, places, self.around)
+        if (baseline := self.find_baseline()) is not None:
+            yield InheritedConfig(NEUTRAL, baseline)  # for the cell with the method switched off
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
-        """4. Receive facts on the studies before this one; designs that need them store them.
+        """Receive facts on the studies before this one; a design that needs the facts stores them.
 
         Args:
             sizes: study → number of its cells.
-            neutral: studies whose best cell may be neutral: its method is switched off.
+            neutral: studies in whose best cell the method may be switched off (a neutral cell).
         """
 
     def points(self) -> list[Point]:
-        """5. Return the cells of a fixed design, in order; empty for a search."""
+        """Return the cells of a fixed design, in order; empty for a search."""
         return []
 
     def left_out(self) -> Iterable[Point]:
-        """6. Return the combinations that a rule of the study excludes."""
+        """Return the combinations that a rule of the study excludes."""
         return ()
 
     def notes(self) -> list[str]:
-        """7. Return lines that a plan prints besides the number of cells."""
+        """Return lines that a plan prints besides the number of cells."""
         return []
 
     def __init_subclass__(cls, **more: Any) -> None:
@@ -198,7 +199,7 @@ class StudyBase(SpecPart):
         """
         super().__init_subclass__(**more)
         for name in GONE.keys() & vars(cls).keys():  # GONE: hook → remedy
-            message = f"no design defines {name!r} since {VERSION}. Remove it: {GONE[name]}"
+            message = f"since {VERSION} no design defines {name!r}. Remove {name!r}: {GONE[name]}"
             raise ConfigError(f"{cls.__module__}.{cls.__name__}", message)
 
     # ------------------------------------------------------ queries, which no design overrides
@@ -214,11 +215,11 @@ class StudyBase(SpecPart):
 
     @property
     def size(self) -> int:
-        """The number of cells, counting seeds and folds once."""
+        """The number of cells; a cell counts once, whatever its seeds and folds."""
         sampled = self.sampling()
         if sampled is None:
             return len(self.all_points)
-        return sampled.trials + (self.find_baseline() is not None)  # plus the neutral cell
+        return sampled.trials + (self.find_baseline() is not None)  # one more: with the method off
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -232,8 +233,8 @@ class StudyBase(SpecPart):
     def keeps_seeds(self) -> bool:
         """Whether the study keeps its own seeds despite `--seeds`.
 
-        The budget of a search depends on its seeds. A promote study with listed seeds trains cells
-        again on seeds that did not choose them.
+        The budget of a search depends on its seeds. A promote study with a list of seeds trains
+        its cells again on seeds by which they were not chosen.
         """
         is_promoting = self.find_source_cell() is not None
         return not self.is_fixed or (is_promoting and isinstance(self.seeds, tuple))
@@ -243,10 +244,10 @@ class StudyBase(SpecPart):
         return getattr(self, "scheduler", None)
 
     def build_identity(self) -> dict[str, Any]:
-        """Return the options that are part of a sweep's identity: not title, seeds or metrics."""
+        """Return the options of the study that are part of the identity of a sweep."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
         if self.design == "factorial":
-            dump["generators"] = {}  # an option removed in 0.2.0, kept so that identities stay
+            dump["generators"] = {}  # removed in 0.2.0; the key keeps old identities
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
         return {key: value for key, value in dump.items() if key not in left_out}
 
@@ -262,10 +263,10 @@ class StudyBase(SpecPart):
         return getattr(self, NEUTRAL, None)
 
     def find_base_studies(self) -> dict[str, str]:
-        """Map each study whose values this one takes to the place, for messages, that names it."""
+        """Map each study from which this study inherits to the key, for messages, that names it."""
         places: dict[str, str] = {}
         for field, around in self.references():
-            place = field if field == OF else f"{field}.best_of"  # `of` itself names the study
+            place = field if field == OF else f"{field}.best_of"  # the key `of` holds a name
             places.setdefault(around.best_of, place)
         return places
 
@@ -274,11 +275,12 @@ class StudyBase(SpecPart):
 
         `levels` are the factor levels that identify the cell; () if all cells take the same values.
         """
-        if levels == NEUTRAL_POINT.levels:  # the neutral cell lies on no cell that `of` promotes
+        if levels == NEUTRAL_POINT.levels:  # method off: no values of promoted cells
             return tuple(base for base in self.references() if base.place != OF)
         point = self.by_levels.get(levels)
         if point is not None and point.references is not None:
             return point.references
+        # any other cell takes no values of the baseline on which the neutral cell is centred
         return tuple(base for base in self.references() if base.place != NEUTRAL)
 
     def list_needed_bases(self, levels: FactorLevels = ()) -> tuple[Around, ...]:
@@ -295,7 +297,7 @@ class StudyBase(SpecPart):
 
     @cached_property
     def by_levels(self) -> dict[FactorLevels, Point]:
-        """A dict from factor levels to their cell; () leads to the first promoted cell, if any."""
+        """A dict from factor levels to the cell with them; () leads to the first promoted cell."""
         by_levels = {point.levels: point for point in self.all_points if point.levels}
         promoted = next((point for point in self.all_points if point.source is not None), None)
         return by_levels if promoted is None else {**by_levels, (): promoted}
@@ -310,12 +312,12 @@ class StudyBase(SpecPart):
             bases: values taken from other studies, by dotted path, lowest layer first.
         """
         trial_layer = Layer("trial", self.trial)
-        if self.find_source_cell() is not None:
+        if self.find_source_cell() is not None:  # a promote study
             return [*(Layer(OF, values) for values in bases), trial_layer]
         return [trial_layer, *(Layer("around", values) for values in bases)]
 
     def build_own_layers(self, point: Point | None, fold: int | None) -> list[Layer]:
-        """Build the layers (partial trials) of a cell: those of its point and its fold or split."""
+        """Build the layers (partial trials) of a cell: of its point, and of its fold (None: 0)."""
         layers = [] if point is None else [*point.layers, Layer(point.where, point.values)]
         if self.folds is not None:
             split = {"data.split.folds": self.folds, "data.split.fold": fold or 0}
@@ -331,7 +333,7 @@ class StudyBase(SpecPart):
 
     @cached_property
     def layer_values(self) -> dict[FactorLevels, dict[str, Any]]:
-        """A dict from the levels of each point with layers to what the layers set, by path."""
+        """A dict from the levels of each point that has layers to the values set there, by path."""
         points = [point for point in self.all_points if point.layers]
         return {point.levels: flatten_paths(merge_layers(point.layers)) for point in points}
 
@@ -341,15 +343,15 @@ class StudyBase(SpecPart):
         In a promote study the study's `trial` overrides them too.
         """
         params = {} if point is None else self.export_params(point)
-        if self.find_source_cell() is None:
+        if self.find_source_cell() is None:  # no promote study
             return params
         return flatten_paths(expand_paths(self.trial, "trial")) | params
 
     def find_always_exported_paths(self) -> list[str]:
         """Return the dotted paths that every cell sets, whatever its levels.
 
-        Left out are paths below another one (options of a component that varies as a whole), and
-        axes that a search has only under a condition (`when`).
+        Left out are paths below another path of the study (options of a component that varies as a
+        whole), and axes that a search has only under a condition (`when`).
         """
         sampled = self.sampling()
         return [

@@ -86,20 +86,20 @@ class Compare(StudyBase):
         """Refuse reserved names, faulty rules, too many cells and unknown factors in `best_of`."""
         factors = self.list_factors()
         if not factors:
-            raise ConfigError("", "this study compares nothing. Give variants, cross, or both.")
+            raise ConfigError("", "this study compares nothing. Give `variants`, `cross`, or both.")
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
-            message = f"the name {name} is reserved. Rename the factor, or list `variants`."
+            message = f"the name {name} is reserved. Rename this factor, or list `variants`."
             raise ConfigError(f"cross.{name}", message)
         if self.exclude and len(factors) < 2:
-            message = "a rule of exclude needs two factors or more. Remove the level itself."
+            message = "`exclude` needs two factors or more. Remove the level from the only factor."
             raise ConfigError("exclude", message)
         check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())
-        if total <= MAX_COMBINATIONS and self.exclude:  # more would take too long to filter
+        if total <= MAX_COMBINATIONS and self.exclude:  # a larger number is refused unfiltered
             total = len(self.combinations)
         check_size(total)
         for i, around in enumerate(self.around):
-            for name in re.findall(r"{(.*?)}", around.best_of):
+            for name in re.findall(r"{(.*?)}", around.best_of):  # placeholders: tune_{method}
                 if name not in factors:
                     field = f"around.{i}.best_of"
                     raise ConfigError(field, describe_unknown("the factor", name, factors))
@@ -110,7 +110,7 @@ class Compare(StudyBase):
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[InheritedConfig]:
-        """Yield the references to other studies that the study makes, and those of its levels.
+        """Yield the references of the study to other studies, then those of its levels.
 
         Placeholders as in `best_of: tune_{method}` are filled in for each combination of levels.
         """
@@ -126,15 +126,15 @@ class Compare(StudyBase):
         self._neutral = frozenset(neutral)
 
     def points(self) -> list[Point]:
-        """Return a row for each combination, then second rows for those that may prove neutral.
+        """Return a row for each combination, then second rows in which the method is surely on.
 
-        A row takes the best cell of another study, which may be a neutral one (the method switched
-        off). The second row takes the best other cell, and trains only if a neutral cell is best.
+        A row takes the best cell of another study, in which the method may be switched off. In
+        that case a second row is trained with the best of the cells in which the method is on.
         """
         rows = []
         for point in self.combinations:
             may_be_neutral = any(map(self._inherits_method, point.references or ()))
-            # is_unchanged: the row may be the best cell of the other study as it is
+            # is_unchanged: the row may equal the best cell of the other study
             rows.append(replace(point, is_unchanged=may_be_neutral))
         return [*rows, *(self._build_not_neutral_point(row) for row in rows if row.is_unchanged)]
 
@@ -161,27 +161,29 @@ class Compare(StudyBase):
         for pair in levels:
             bases += self._find_base_references(*pair)
         # collect the partial trials of its levels, and the sum of their shifts of seeds
-        places = [_format_place(*pair) for pair in levels]
-        variants = [factors[factor][level] for factor, level in levels]
-        layers = [Layer(f"{p}.trial", v.trial) for p, v in zip(places, variants, strict=True)]
-        shift = sum(variant.shift_seeds or 0 for variant in variants)
-        cell, where = names[0] if len(names) == 1 else build_cell_name(dict(levels)), places[-1]
-        return Point(cell, dict(levels), {}, where, levels, (*layers,), (*bases,), shift=shift)
+        layers, shift = [], 0
+        for factor, level in levels:
+            variant, place = factors[factor][level], _format_place(factor, level)
+            layers.append(Layer(f"{place}.trial", variant.trial))
+            shift += variant.shift_seeds or 0
+        cell = names[0] if len(names) == 1 else build_cell_name(dict(levels))
+        return Point(cell, dict(levels), {}, place, levels, (*layers,), (*bases,), shift=shift)
 
     def _find_base_references(self, factor: str, level: str) -> Iterator[InheritedConfig]:
         for around in self.list_factors()[factor][level].around:
             yield InheritedConfig(f"{_format_place(factor, level)}.around", around)
 
     def _inherits_method(self, inherited: InheritedConfig) -> bool:
-        """Return whether a method's options are taken from a study that a neutral cell may win."""
-        around = inherited.around
-        takes_method = any(path.split(".")[0] == "method" for path in around.take or ("method",))
+        """Return whether the options of a method may be taken from a cell that switches it off."""
+        around = inherited.around  # `neutral: false` asks for a cell with the method on
+        taken = around.take or ("method",)  # without `take`, the method's options are taken too
+        takes_method = any(path.split(".")[0] == "method" for path in taken)
         return takes_method and around.neutral is None and around.best_of in self._neutral
 
     def _build_not_neutral_point(self, point: Point) -> Point:
-        """Return the second row of a point, based on the best cells that are not neutral.
+        """Return the second row of a point, which takes the best cells with the method on.
 
-        A neutral cell has its method switched off. The names of the row end with ", not neutral".
+        The row's name ends with ", not neutral": a neutral cell has its method switched off.
         """
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
@@ -189,18 +191,18 @@ class Compare(StudyBase):
         bases = []
         for base in point.references or ():
             not_neutral = base.around.model_copy(update={"neutral": False})
-            excludes = self._inherits_method(base)
-            bases.append(InheritedConfig(base.place, not_neutral) if excludes else base)
+            may_be_neutral = self._inherits_method(base)
+            bases.append(InheritedConfig(base.place, not_neutral) if may_be_neutral else base)
         name, levels = point.cell + OTHER, (*point.levels, LEFT_OUT)
         row = replace(point, cell=name, coords=coords, levels=levels, references=tuple(bases))
         return replace(row, is_unchanged=False)
 
     def notes(self) -> list[str]:
-        """Return the line on the rows that follow the combinations; none without such rows."""
+        """Return the plan's line on the second rows, in which the method is on; [] without any."""
         others = ", ".join(point.cell for point in self.all_points[len(self.combinations) :])
         if not others:
             return []
-        return [f"these rows train only if the method switched off is the best: {others}"]
+        return [f"these rows train only if the best cell has its method switched off: {others}"]
 
 
 def _format_place(factor: str, level: str) -> str:

@@ -34,7 +34,7 @@ class ComponentDesign(StudyBase):
         for name, off in self.components.items():
             for path in off:
                 if owners.setdefault(path, name) != name:
-                    message = f"{path} stands in {owners[path]} and {name}. Please keep it in one."
+                    message = f"{owners[path]} and {name} both set {path}. Keep it in one."
                     raise ConfigError("", message)
         return self
 
@@ -66,9 +66,10 @@ class Components(ComponentDesign):
         """Return a cell for each set of components that are on, smaller sets first."""
         names, points = list(self.components), []
         for count in range(len(names) + 1):
-            for on in itertools.combinations(names, count):
-                coords = {name: "on" if name in on else "off" for name in names}
-                points.append(self._build_point(build_cell_name(coords), coords, {*names} - {*on}))
+            for names_on in itertools.combinations(names, count):
+                coords = {name: "on" if name in names_on else "off" for name in names}
+                names_off = set(names) - set(names_on)
+                points.append(self._build_point(build_cell_name(coords), coords, names_off))
         return points
 
 

@@ -65,31 +65,31 @@ class Factorial(StudyBase):
         if self.fraction == "full":
             total = math.prod(len(levels) for levels in self.factors.values())
             if total > MAX_COMBINATIONS:
-                message = f"{total} combinations are more than {MAX_COMBINATIONS}. Take a fraction."
+                message = f"{total} combinations are more than {MAX_COMBINATIONS}. Set `fraction`."
                 raise ConfigError("factors", message)
-            check_size(sum(1 for _ in self._iterate_kept_combinations()) if self.exclude else total)
+            check_size(len(list(self._iterate_kept_combinations())) if self.exclude else total)
         else:
             self._check_fraction()
         return self
 
     def _check_fraction(self) -> None:
-        """Refuse rules, factors without two levels, and too many factors for a fraction."""
+        """Refuse `exclude`, factors that have not two levels, and more factors than can be run."""
         if self.exclude:
             message = f"a {self.fraction} factorial needs all its runs. Remove `exclude`."
             raise ConfigError("exclude", message)
         for factor, levels in self.factors.items():
             if len(levels) != 2:
-                message = f"a {self.fraction} factorial takes 2 levels a factor, not {len(levels)}"
-                raise ConfigError(f"factors.{factor}", f"{message}. Change them.")
+                message = f"a factor of a {self.fraction} factorial has 2 levels, not {len(levels)}"
+                raise ConfigError(f"factors.{factor}", f"{message}. Change the levels.")
         is_screening = self.fraction == "plackett_burman"
         most = fractions.MAX_SCREENED if is_screening else fractions.MAX_FACTORS
         if len(self.factors) > most:
-            message = f"a {self.fraction} factorial takes up to {most} factors. Remove some of the "
-            raise ConfigError("factors", f"{message}{len(self.factors)}.")
+            message = f"a {self.fraction} factorial takes up to {most} factors"
+            raise ConfigError("factors", f"{message}, not {len(self.factors)}. Remove some.")
         check_size(len(list(self._iterate_combinations())))
 
     def _iterate_combinations(self) -> Iterator[tuple[Any, ...]]:
-        """Yield each run of the design as a tuple: one level for each factor, in their order."""
+        """Yield each run of the design as a tuple of one level for each factor."""
         levels = [list(levels) for levels in self.factors.values()]
         if self.fraction == "full":
             yield from itertools.product(*levels)
@@ -99,8 +99,8 @@ class Factorial(StudyBase):
         else:
             _, generators = fractions.find_generators(len(levels), self.resolution or 4)
             runs = fractions.build_fractional(len(levels), generators)
-        for run in runs:  # for each factor 0 or 1, the index of its level
-            yield tuple(pair[i] for pair, i in zip(levels, run, strict=True))
+        for run in runs:  # a run has for each factor 0 or 1, the index of the factor's level
+            yield tuple(pair[index] for pair, index in zip(levels, run, strict=True))
 
     def _iterate_kept_combinations(self) -> Iterator[tuple[Any, ...]]:
         return drop_excluded(self._iterate_combinations(), self.exclude, self.factors)
@@ -122,6 +122,6 @@ class Factorial(StudyBase):
             return [f"Plackett–Burman, {runs} runs for {count} factors"]
         if self.fraction == "fractional":
             resolution, generators = fractions.find_generators(count, self.resolution or 4)
-            if generators:
+            if generators:  # without any, the design is the full factorial
                 return [f"2^({count}-{len(generators)}) of resolution {resolution}"]
         return [f"all combinations of {count} factors"]

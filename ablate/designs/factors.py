@@ -41,21 +41,22 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     for factor, levels in factors.items():
         field = f"{key}.{factor}"
         if len({to_canonical_json(level) for level in levels}) != len(levels):
-            message = f"{format_value(list(levels))} names a level twice. Remove one."
+            message = f"{format_value(list(levels))} names a level twice. Keep it once."
             raise ConfigError(field, message)
         if len(levels) < least:
-            message = f"a factor needs {least} levels or more. Set what does not vary in `trial`."
+            message = f"a factor needs {least} levels or more. Set a fixed value in `trial`."
             raise ConfigError(field, message)
-        for path in {path for level in levels for path in expand_level(factor, levels, level)}:
+        settings = [expand_level(factor, levels, level) for level in levels]
+        for path in set[str]().union(*settings):
             if path in owners:
-                message = f"{owners[path]} sets {path} too. Make them one factor with named levels."
+                message = f"{owners[path]} sets {path} too. Merge both into one with named levels."
                 raise ConfigError(field, message)
             owners[path] = factor
 
 
 def check_size(cells: int) -> None:
     if not 0 < cells <= MAX_CELLS:
-        message = f"this study has {cells} cells. Change it so that there are 1 to {MAX_CELLS}."
+        message = f"this study has {cells} cells. Change it so that it has 1 to {MAX_CELLS} cells."
         raise ConfigError("", message)
 
 
@@ -66,7 +67,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
         factors: factor → its levels, or their names.
 
     Raises:
-        ConfigError: a rule names another factor or level.
+        ConfigError: a rule names a factor or level that the design does not have.
     """
     for i, rule in enumerate(rules):
         for factor, wanted in rule.items():
@@ -81,8 +82,8 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             for level in levels:
                 if to_canonical_json(level) not in texts:
                     message = f"{format_value(level)} is no level of {factor}"
-                    there = join_words(map(format_value, factors[factor]))
-                    raise ConfigError(field, f"{message}; there are {there}. Name one of these.")
+                    known = join_words(map(format_value, factors[factor]))
+                    raise ConfigError(field, f"{message}. Name one of its levels {known}.")
 
 
 def drop_excluded(
@@ -92,9 +93,9 @@ def drop_excluded(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the combinations (one level for each factor, in order) that no rule excludes.
 
-    A rule maps factors to a level or a list of levels, and excludes combinations that match all.
+    A rule maps factors to levels; it excludes a combination that has such a level of each factor.
     """
-    # turn each rule into (index of a factor, its excluded levels as JSON)
+    # turn each rule into a list of conditions (index of a factor, levels to match as JSON)
     conditions: list[list[tuple[int, set[str]]]] = [[] for _ in rules]
     for rule, pairs in zip(rules, conditions, strict=True):
         for i, (factor, levels) in enumerate(factors.items()):
@@ -103,5 +104,5 @@ def drop_excluded(
                 pairs.append((i, set(map(to_canonical_json, values))))
     for combination in combinations:
         texts = list(map(to_canonical_json, combination)) if rules else []
-        if not any(all(texts[i] in excluded for i, excluded in pairs) for pairs in conditions):
+        if not any(all(texts[i] in matching for i, matching in pairs) for pairs in conditions):
             yield combination

@@ -61,7 +61,7 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
     The runs are the cyclic shifts of the paper's first row, then a run of all minus (0).
     """
-    signs = next(row for n, row in _ROWS.items() if n > factors)
+    signs = next(row for n, row in _ROWS.items() if n > factors)  # n: number of runs
     columns = len(signs)
     runs = [
         tuple(int(signs[(column - shift) % columns] == "+") for column in range(factors))
@@ -71,14 +71,15 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
 
 def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
-    """Return the resolution and the generators of the smallest 2^(k−p) of resolution ≥ `least`.
+    """Return the resolution and the generators of the smallest 2^(k−p) with resolution ≥ `least`.
 
-    A generator "ABC" names the basic factors whose product a further factor is. Without generators
-    only the full factorial reaches that resolution.
+    A generator such as "ABC" names the basic factors whose product gives a further factor. The list
+    is empty if only the full factorial reaches that resolution.
     """
-    for basic, resolution, generators in _GENERATORS[least]:
-        if basic < factors <= basic + len(generators.split()):
-            return resolution, generators.split()[: factors - basic]
+    for n_basic, resolution, words in _GENERATORS[least]:
+        generators, n_further = words.split(), factors - n_basic
+        if 0 < n_further <= len(generators):
+            return resolution, generators[:n_further]
     return factors + 1, []  # the full factorial
 
 
@@ -90,7 +91,7 @@ def build_fractional(factors: int, generators: list[str]) -> list[Run]:
     """
     runs = []
     for levels in itertools.product((0, 1), repeat=factors - len(generators)):
-        # A product of signs is −1 where the number of minus signs is odd.
-        minus = [sum(1 - levels[ord(letter) - ord("A")] for letter in g) for g in generators]
-        runs.append((*levels, *(1 - count % 2 for count in minus)))
+        # Count the minus signs (level 0) in each product; the product is −1 if the number is odd.
+        n_minus = [sum(1 - levels[ord(letter) - ord("A")] for letter in g) for g in generators]
+        runs.append((*levels, *(1 - count % 2 for count in n_minus)))
     return runs

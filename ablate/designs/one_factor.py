@@ -35,7 +35,7 @@ class OneFactor(StudyBase):
         return self
 
     def points(self) -> list[Point]:
-        """Return the centre, which varies nothing, then a cell for each level of each factor."""
+        """Return the cell "centre", which changes nothing, then a cell for each factor's levels."""
         points = [Point("centre", {}, {}, "factors")]
         for factor, levels in self.factors.items():
             for level in levels:

@@ -96,9 +96,9 @@ def check_seeds(seeds: Seeds | None) -> Seeds | None:
     """Return `seeds`; raise ConfigError if a list repeats a seed or has one out of range."""
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
-            raise ConfigError("seeds", "a seed is named twice. Remove one.")
+            raise ConfigError("seeds", "a seed is in the list twice. Keep it once.")
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
-            raise ConfigError("seeds", f"a seed must be from 0 to {MAX_SEED}. Change it.")
+            raise ConfigError("seeds", f"each seed must be from 0 to {MAX_SEED}. Change the list.")
     return seeds
 
 
@@ -114,9 +114,9 @@ class InheritedConfig(NamedTuple):
 
     @property
     def place_in_spec(self) -> str:
-        """The place, for messages, of the option by which the study chooses what it takes.
+        """The key, for messages, by which the study chooses the values that it takes.
 
-        It is `around.take`, or `take` of a promote study; without such paths `around` or `of`.
+        It is `around.take`, or `take` of a promote study; if `take` is not given, `around` or `of`.
         """
         if not self.around.take:
             return self.place
@@ -178,7 +178,7 @@ def format_level(value: Any) -> str:
     else:
         try:
             text = json.dumps(value, ensure_ascii=False, default=str)
-        except ValueError:
+        except ValueError:  # the value contains itself
             text = repr(value)
     if len(text) <= SHOWN:
         return text

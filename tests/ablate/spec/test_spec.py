@@ -127,4 +127,4 @@ def test_a_key_that_went_is_refused_with_the_version_and_the_remedy() -> None:
     with pytest.raises(ConfigError) as caught:
         read_spec(spec(resources={"priority": 1}))
     line = str(caught.value)
-    assert "resources.priority: " in line and VERSION in line and "Leave it out" in line
+    assert "resources.priority: " in line and VERSION in line and "Leave the key out" in line
