@@ -13,16 +13,16 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
 EXPORT_NOTES = {
-    "known": "are finished already",
-    "busy": "are run by a driver now",
-    "later": "depend on results that are missing",
-    "evaluations": "are trained and lack an evaluation, which `ablate run` adds",
+    "known": "trials are finished already",
+    "busy": "trials are run by a driver now",
+    "later": "trials depend on results that are missing",
+    "evaluations": "trials are trained and lack an evaluation, which `ablate run` adds",
 }
 IMPORT_NOTES = {
-    "failed": "failed, which is recorded too",
-    "known": "were known before and stay as they were",
-    "busy": "are run by a driver, whose result will stand",
-    "unfinished": "did not finish in the batch: start it again, and import again",
+    "failed": "trials failed, and their failures were recorded",
+    "known": "trials were known before, and their records stay unchanged",
+    "busy": "trials are run by a driver, which will record its own results",
+    "unfinished": "trials did not finish in the batch: start the batch again, and import again",
 }
 
 
@@ -37,12 +37,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "finishes the sweep and compiles its report); 2 wrong input."
     )
     add_spec(command)
-    command.add_argument(
-        "--to", required=True, metavar="FILE", help="The file to write, for example cells.jsonl."
-    )
-    command.add_argument(
-        "--retry-failed", action="store_true", help="Also write the trials that have failed."
-    )
+    text = "The file to write, for example cells.jsonl."
+    command.add_argument("--to", required=True, metavar="FILE", help=text)
+    text = "Also write the trials that have failed."
+    command.add_argument("--retry-failed", action="store_true", help=text)
     add_out(command)
 
 
@@ -56,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from ablate.batch import export_cells
     from ablate.cli.locate import explain_write_errors
 
-    plan, settings = api.prepare(loaded, replace(build_options(args), track=False), leaves=True)
+    options = replace(build_options(args), track=False)  # an export needs no MLflow
+    plan, settings = api.prepare(loaded, options, leaves=True)
     with explain_write_errors(to, "--to"):
         counts = export_cells(plan, settings, to)
     sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     _print_counts(f"{counts['trials']} trials of {sweep} are in {to}", counts, EXPORT_NOTES)
     print_text(
-        "Run them, and record their results, with:\n"
+        "Run these trials, and record their results, by:\n"
         f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR\n"
         f"  ablate ledger import DIR --out {shlex.quote(str(settings.out))}"
     )
@@ -75,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
     """Record the results in a batch's folder, and print how many were recorded."""
     if args.name is None:
-        fault = "no folder is given. Name that of a batch, as in `ablate ledger import DIR`."
+        fault = "no folder is given. Name a batch's folder, as in `ablate ledger import DIR`."
         raise ConfigError("DIR", fault)
     from ablate.batch import import_batch
 

@@ -30,7 +30,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write a spec of controls (rows with known effects or none) around a trial, and run it."""
+    """Write a spec of controls (rows with known effects or none) around a trial; run the spec."""
     from ablate import api
     from ablate.spec.read import read_spec
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     to.write_text(f"# Known effects and nulls around {Path(args.spec).name}.\n{text}", "utf-8")
     rows = document["studies"]["controls"]["variants"]
-    print_text(f"{to}: {len(rows)} rows × {SEEDS} seeds")
+    print_text(f"{to} has {len(rows)} rows, each with {SEEDS} seeds")
     # the written spec contains what these options set
     args.spec, args.settings, args.studies = str(to), [], []
     args.dataset = args.data_root = None

@@ -35,7 +35,7 @@ def describe_data_sets() -> list[str]:
     folders = list_data_folders()
     lines = [f"data folders: {', '.join(map(str, folders)) or 'none'} ($ABLATE_DATA)"]
     unreadable = [f for f in folders if not (f.is_dir() and os.access(f, os.R_OK | os.X_OK))]
-    lines += [f"  {folder}: this is no folder that can be read" for folder in unreadable]
+    lines += [f"  {folder} is not a readable folder" for folder in unreadable]
     for name in DATASETS:
         lines += _describe_data_set(name)
     return [*lines, f"decoded images are kept in {locate_default_cache()}"]
@@ -45,7 +45,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
     """Yield the line on a data set's place and size, and a line for each fault of its files."""
     if name in ("folder", "manifest"):
         kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
-        yield f"{name}: this reads {kind} of your own; give data.root"
+        yield f"{name}: this data set reads {kind} of your own; set data.root"
         return
     about = DATASETS[name].ABOUT
     title = f"{name} ({about.title})" if about else name
@@ -54,19 +54,20 @@ def _describe_data_set(name: str) -> Iterator[str]:
         listing = _read_listing(DATASETS[name], config)
     except ConfigError as error:
         text = error.message
-        if about and error.path == "data.root" and text.startswith("it is not given"):
-            text = f"not here; offered at {about.offered}"
+        is_absent = error.path == "data.root" and text.startswith("it is not given")
+        if about and is_absent:
+            text = f"the data set is not here; it is offered at {about.offered}"
         yield f"{title}: {text}"
         return
     if listing is None:
-        yield f"{title}: another package has it; `ablate data check {name}` reads it"
+        yield f"{title}: its images are known after `ablate data check {name}`"
         return
     rows, root, problems = listing
     counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())
     yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"
     yield from (f"  {problem}" for problem in problems)
     if problems and about is not None:
-        yield f"  it is offered at {about.offered}; --allow-partial accepts it as it is"
+        yield f"  it is offered at {about.offered}; --allow-partial accepts these images"
 
 
 def _read_listing(
@@ -74,7 +75,7 @@ def _read_listing(
 ) -> tuple[Dataset, Path | None, Sequence[str]] | None:
     """Return the list of a data set's images, its folder and its faults, without pixels.
 
-    The folder is None if the images come with a package. All is None if only `load` can list them.
+    The folder is None if the images come with a package. None: only `load` can list the images.
     """
     if issubclass(source, FileSet):
         reading = source.read_listing(config)
@@ -100,7 +101,7 @@ def check_data_set(args: argparse.Namespace) -> int:
     start = time.monotonic()
     decode_faults: list[str] = []
     with require_cache(cache), show_progress():
-        forget_hashes(cache / name)  # else known hashes would stand for the files
+        forget_hashes(cache / name)  # otherwise known hashes would be reused
         listing = _read_listing(source, config)
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
@@ -116,7 +117,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         f"{name}: {root or 'comes with its package'}",
         f"fingerprint {digest[:16]}",
         *(f"{part}: {count}" for part, count in count_parts(rows).items()),
-        *(f"this is not as its makers say: {problem}" for problem in problems),
+        *(f"the data set differs from its makers' description: {problem}" for problem in problems),
         _describe_splits(rows),
         f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
         *(f"a bad image: {fault}" for fault in decode_faults),

@@ -15,7 +15,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     for which in ("first", "second"):
         command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
-    text = "The second sweep's store, if it is another: a folder, an MLflow URI or env:NAME."
+    text = "The store of the second sweep (default: of the first): a folder, a URI or env:NAME."
     command.add_argument("--other", metavar="STORE", help=text)
     add_tracking(command)
     add_out(command)
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
-        if "://" in args.other or args.other.startswith(ENV):
+        if "://" in args.other or args.other.startswith(ENV):  # a URI, else an output folder
             second = Store(first.out, args.other)
         else:
             second = Store(resolve_output_folder(args.other))

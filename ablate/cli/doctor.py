@@ -67,8 +67,9 @@ def run_checks(out: Path) -> Iterator[Finding]:
     yield Finding(True, f"this machine has {count_cores()} cores")
     for purpose, path in (("output", out), ("cache", locate_default_cache())):
         folders = (path.absolute(), *path.absolute().parents)  # the folder may not exist yet
-        free = shutil.disk_usage(next(folder for folder in folders if folder.exists())).free / 2**30
-        remedy = "" if free >= FREE_GIB else ": make some room"
+        existing = next(folder for folder in folders if folder.exists())
+        free = shutil.disk_usage(existing).free / 2**30
+        remedy = "" if free >= FREE_GIB else f", and needs {FREE_GIB:g} GiB: delete some files"
         text = f"the {purpose} folder {path} has {free:.1f} GiB free{remedy}"
         yield Finding(not remedy, text)
     yield check_ledger(out / "ledger.sqlite")
@@ -81,12 +82,12 @@ def check_torch() -> Finding:
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         last_line = process.stderr.strip().rpartition("\n")[2]
-        remedy = "pip install --force-reinstall torch torchvision timm, from one index"
+        remedy = "pip install --force-reinstall torch torchvision timm, all from one index"
         return Finding(False, f"torch, torchvision and timm do not import ({last_line}): {remedy}")
     if names := process.stdout.strip():
         return Finding(True, f"torch sees these GPUs: {names}")
     if shutil.which("nvidia-smi"):
-        return Finding(False, "torch sees no GPU: reinstall torch with CUDA, or the driver")
+        return Finding(False, "torch sees no GPU: reinstall torch with CUDA, or NVIDIA's driver")
     return Finding(True, "there is no GPU: trials run on the CPU")
 
 
@@ -101,7 +102,7 @@ def check_ledger(path: Path) -> Finding:
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if damage is not None:
-        return Finding(False, f"ledger {path}: {damage}: restore the ledger from a copy")
+        return Finding(False, f"the ledger {path} is damaged: {damage}. Restore a copy")
     return Finding(True, f"the ledger {path} has {n_trials} trials and is intact")
 
 
@@ -116,6 +117,6 @@ def check_mlflow(out: Path) -> Finding:
         return Finding(False, str(error))
     if (damage := sqlite_files.find_damage(path)) is not None:
         replay = store.format_command("ledger replay")
-        remedy = f"move it away with the files {path.name}-*; then {replay} writes it anew"
-        return Finding(False, f"MLflow store {path}: {damage}: {remedy}")
+        remedy = f"Move the files {path.name}* away; then {replay} writes the store anew"
+        return Finding(False, f"the MLflow store {path} is damaged: {damage}. {remedy}")
     return Finding(True, f"the MLflow store {path} is intact")

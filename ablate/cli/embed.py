@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
-    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # before the long work
-        fault = "faiss is not installed, or lacks this model's similarity. Leave out --index."
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # before pictures are read
+        fault = "faiss is not installed, or cannot compare as this model does. Leave out --index."
         raise ConfigError("--index", fault)
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)

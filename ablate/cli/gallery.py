@@ -49,16 +49,16 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     """
     has_parts = {path.parts[0] for path in paths} <= PARTS and all(len(p.parts) > 2 for p in paths)
     depth = 1 if has_parts else 0
-    if any(len(path.parts) <= depth + 1 for path in paths):
+    if any(len(path.parts) <= depth + 1 for path in paths):  # a picture is in no class folder
         return None
     names = [path.parts[depth] for path in paths]
     return names if len(set(names)) > 1 else None
 
 
 def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
-    """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest in the folder.
+    """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest neighbours.
 
-    Similarity is that of the trial's evaluation, computed by faiss where it has such an index.
+    Pictures are compared as in the trial's evaluation, by faiss if it can compare in this way.
     """
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
     count = min(n_neighbours, len(paths) - 1)
@@ -69,16 +69,16 @@ def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -
         if indexed is not None:
             index, prepared = indexed
             values, columns = index.search(prepared[rows.numpy()], count + 1)
-            values = values if index.metric_type == 0 else -values  # 0: inner product
+            values = values if index.metric_type == 0 else -values  # 0: no distance
         else:
             blocks = torch.split(embeddings, REFERENCES)
             scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
             values, columns = scores.topk(count + 1)
         for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
-            # The query itself is left out; among equal pictures it need not be in the list.
+            # leave out the query itself, which may be missing if other pictures are equal to it
             pairs = zip(row_values.tolist(), row_columns.tolist(), strict=True)
-            neighbours = []
-            for value, column in [pair for pair in pairs if pair[1] != row][:count]:
+            neighbours, other_pairs = [], [(value, col) for value, col in pairs if col != row]
+            for value, column in other_pairs[:count]:
                 same_class = None if classes is None else classes[column] == classes[row]
                 neighbours.append(Neighbour(paths[column], value, same_class))
             queries.append(Query(paths[row], neighbours))
@@ -99,7 +99,7 @@ def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
         image.thumbnail((SIDE, SIDE))
         return image
 
-    # write a thumbnail of each picture
+    # write a thumbnail of each query and neighbour, each picture once
     (to / THUMBS).mkdir(parents=True)
     shown = [path for q in queries for path in (q.path, *(n.path for n in q.neighbours))]
     numbered = enumerate(dict.fromkeys(shown), 1)

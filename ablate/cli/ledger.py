@@ -81,7 +81,7 @@ def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[s
 
 
 def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
-    """Write a sweep of the ledger, or all, to MLflow; return 1 if MLflow refuses a trial."""
+    """Write one or all sweeps of the ledger to MLflow; return 1 if MLflow refuses a trial."""
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.sync import replay_all

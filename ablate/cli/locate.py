@@ -28,11 +28,11 @@ def find_trial(records: Records, prefix: str | None) -> str:
     """
     ids = queries.find_trials_by_prefix(records, prefix) if prefix else []
     if not ids:
-        fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists them."
+        fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists all ids."
         raise ConfigError("TRIAL", fault)
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
-        fault = f"{len(ids)} ids begin with {prefix!r}, as {ids[0]} and {ids[-1]}"
-        raise ConfigError("TRIAL", f"{fault}. Give more of one id.")
+        fault = f"{len(ids)} ids begin with {prefix!r}, for example {ids[0]} and {ids[-1]}"
+        raise ConfigError("TRIAL", f"{fault}. Give more characters of one id.")
     return ids[0]
 
 

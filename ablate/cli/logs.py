@@ -18,9 +18,8 @@ PIECE = 2**16  # characters printed at once
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("trial", metavar="TRIAL", help="The trial id or its beginning.")
-    command.add_argument(
-        "--follow", action="store_true", help="Follow the log until the trial ends."
-    )
+    text = "Follow the log until the trial ends."
+    command.add_argument("--follow", action="store_true", help=text)
     add_out(command)
 
 
@@ -37,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             log = open_regular(path)
         except OSError as error:
-            fault = f"the log cannot be read ({error.strerror}). Change its permissions."
+            fault = f"the log cannot be read ({error.strerror}). Change the log's permissions."
             raise ConfigError(str(path), fault) from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             ends_line = True

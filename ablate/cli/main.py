@@ -41,7 +41,7 @@ COMMANDS = {
     "backbones": "List the papers' backbones and whether their weights are on this machine.",
     "doctor": "Show versions, GPU and disk, and what needs repair.",
 }
-_NEW_PLACE = "remove what is there, or name another place by --to"
+_NEW_PLACE = "remove the existing file or folder, or name another one by --to"
 # command → word removed in 0.2.0 or later ("": the command itself) → what to do instead
 REMOVED: dict[str, dict[str, str]] = {
     "export": {"": "`ablate ledger export` writes a table"},
@@ -52,14 +52,14 @@ REMOVED: dict[str, dict[str, str]] = {
     "backbones": dict.fromkeys(("--file", "--save"), "name the file in backbone.weights of a spec"),
     "ledger": {
         "--rebuild": "move mlflow.db away, and run `ablate ledger replay`",
-        "--same-code": "give it to `ablate run`",
-        "--json": "leave it out; `show` prints JSON",
+        "--same-code": "give --same-code to `ablate run`",
+        "--json": "leave --json out; `show` prints JSON",
     },
     "controls": {"--to": "controls_NAME.yaml is written into the current folder"},
     "new": {"--replace": _NEW_PLACE},
     "embed": {"--replace": _NEW_PLACE},
     "neighbours": {"--replace": _NEW_PLACE, "--queries": "the page shows at most 500 pictures"},
-    "prune": {"--keep": "leave it out; the weights of each study's best cell stay"},
+    "prune": {"--keep": "leave --keep out; the weights of each study's best cell stay"},
     "trials": {"--failed": "give --status failed"},
     "logs": {"--lines": "pipe the output to `tail`"},
 }
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LedgerError, ReportError, TrackingError, ImportError, MemoryError) as error:
         text = str(error)
         if isinstance(error, ImportError | MemoryError):
-            place = traceback.extract_tb(error.__traceback__)[-1]  # the line that raised it
+            place = traceback.extract_tb(error.__traceback__)[-1]  # where it was raised
             fault = f"{place.filename}:{place.lineno}: {to_one_line(text) or 'the memory is full'}"
             text = f"{fault}. Free memory, or install the missing library."
         print_text(text, error=True)
@@ -151,7 +151,7 @@ def check_arguments(args: argparse.Namespace) -> None:
 def prepare_process() -> None:
     """Skip the garbage collection at the end of this process, which takes half a second.
 
-    `gc.freeze` hides all objects from the collector. After a network was compiled this is left out,
-    because triton, which is then loaded, looks through all objects at its own end.
+    `gc.freeze` hides all objects from the collector. It is not called if a compiled network has
+    loaded triton, because triton looks through all objects when the process ends.
     """
     atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     queries = find_neighbours(model, folder, args.nearest)
     with explain_write_errors(to, "--to"):
         write_gallery(to, root, queries)
-    print_text(f"the page has {len(queries)} of {size} pictures with their nearest")
+    print_text(f"the page has {len(queries)} of {size} pictures, each with its nearest neighbours")
     if (hits := count_hits(queries)) is not None:
-        print_text(f"the nearest is of the same class for {hits} of these {len(queries)}")
-    print_text(f"open it in a browser: {to / INDEX}")
+        print_text(f"the nearest neighbour has the same class for {hits} of {len(queries)}")
+    print_text(f"open the page in a browser: {to / INDEX}")
     return report_unreadable(folder)

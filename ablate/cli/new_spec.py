@@ -49,14 +49,14 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     """
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
-        fault = f"{name!r} is no plain name. Take letters a to z, digits, _ . and -, as my-first."
+        fault = f"{name!r} is no plain name. Use letters, digits, _, . and -, as in my-first."
         raise ConfigError("NAME", fault)
     path = check_new_file(args.to or f"{name}.yaml", "--to")
     _check_name("loss", args.loss, LOSSES)
     _check_name("method", args.method, METHODS)
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
     text = render_spec(name, path, headline, args)
-    # check the spec as `ablate plan` does, with any fingerprint of the data
+    # check the spec as `ablate plan` does; `name` stands in for the fingerprint of the data
     loaded = read_spec(load_text(text, str(path)).data)
     build_checked_plan(loaded, Overrides(), lambda *_: name, Path())
     with explain_write_errors(path, "--to"):
@@ -80,18 +80,18 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     tuning = TUNINGS.get(method, {})
     options, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
-        expected = "a method with terms" if goal == "terms" else "another method"
-        raise ConfigError("--goal", f"{goal} with method {method} needs {expected}. Give --method.")
-    # a batch has as many classes as train, at most BATCH_CLASSES
+        expected = "a method with terms" if goal == "terms" else "a method other than plain"
+        raise ConfigError("--goal", f"{goal} needs {expected}, not {method}. Give --method.")
+    # a batch has as many classes as the training split, at most BATCH_CLASSES
     data = _describe_data(args.data)
     config, classes = resolve_data_config(data), BATCH_CLASSES
     if (count := count_classes(config, locate_default_cache())) is not None:
-        classes = min(classes, count_split_classes(count, config.split)[0])
+        classes = min(classes, count_split_classes(count, config.split)[0])  # 0: train
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
-    # take the axes that the method states for itself (deeper paths: the size of its networks)
+    # take the axes that the method states for itself; deeper paths set the size of its networks
     all_axes = list_section_axes("method", {"method": {"name": method}})
     axes = {path: axis for path, axis in all_axes.items() if path.count(".") == 1}
-    # a point to try beside the published weights: a tenth of each
+    # a first point to try beside the published weights: a tenth of each weight that is not 0
     defaults = METHODS[method].Config.model_construct(name=method).model_dump()
     tenth = {
         path: float(f"{max(default / 10, axis['low']):.3g}")
@@ -146,7 +146,7 @@ def _choose_weights(backbone: str) -> str:
         check_name(backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        remedy = "Take another here, then name this one and a file of weights in the spec."
+        remedy = f"Name another one here, then {backbone} and a file of weights in the spec."
         raise ConfigError("--backbone", f"nobody offers weights of {backbone}. {remedy}")
     return "torchvision"
 

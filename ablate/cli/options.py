@@ -20,13 +20,11 @@ UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
 def add_out(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--out", default="runs", metavar="DIR", help="The output folder (default: ./runs)."
-    )
+    text = "The output folder (default: ./runs)."
+    command.add_argument("--out", default="runs", metavar="DIR", help=text)
 
 
 def add_sweep_name(command: argparse.ArgumentParser, default: str = "the latest one") -> None:
-    """Add the name of a recorded sweep."""
     text = f"The sweep, by id or name (default: {default})."
     command.add_argument("sweep", nargs="?", help=text)
 
@@ -42,9 +40,8 @@ def add_allow_partial(command: argparse.ArgumentParser) -> None:
 
 
 def add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--device", default="auto", help="The device: auto (default), cpu, cuda or cuda:N."
-    )
+    text = "The device: auto (default), cpu, cuda or cuda:N."
+    command.add_argument("--device", default="auto", help=text)
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
@@ -52,12 +49,10 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.epilog = (
         "Exit codes: 0 all pictures were used; 1 some could not be read; 2 the input is wrong."
     )
-    command.add_argument(
-        "model", metavar="MODEL", help="A best.safetensors file, or the trial's folder with it."
-    )
-    command.add_argument(
-        "folder", metavar="FOLDER", help="A folder of pictures, with or without class folders."
-    )
+    text = "A best.safetensors file, or the trial's folder with it."
+    command.add_argument("model", metavar="MODEL", help=text)
+    text = "A folder of pictures, with or without class folders."
+    command.add_argument("folder", metavar="FOLDER", help=text)
     add_device(command)
 
 
@@ -66,10 +61,9 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="The YAML file of the sweep."
     )
-    command.add_argument(
-        "--dataset", metavar="NAME", help="A data set from `ablate data list`, as cub200 or folder."
-    )
-    text = "The folder of the data set; of class folders if the spec names no data set."
+    text = "A data set of `ablate data list`, for example cub200."
+    command.add_argument("--dataset", metavar="NAME", help=text)
+    text = "The folder of the data set, or of class folders if the spec names no data set."
     command.add_argument("--data-root", metavar="DIR", help=text)
     add_allow_partial(command)
     command.add_argument(
@@ -91,8 +85,8 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--seeds",
         metavar="N",
-        help="The number of seeds, or a list such as 0,1,5, of the studies that compare; searches "
-        "and finalists keep theirs.",
+        help="The number of seeds, or a list such as 0,1,5, of the studies that compare cells; "
+        "searches and finalists keep their own seeds.",
     )
     add_device(command)
     text = "Confirm that changed source code gives the same numbers, and reuse known results."
@@ -102,11 +96,10 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
 def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add a spec, and options that say where it runs and is recorded."""
     add_spec(command, optional=optional)
-    text = "With --plan: estimate time and memory, and find faults, by steps of new trials."
+    text = "With --plan: run a few steps of new trials to estimate time and memory and find faults."
     command.add_argument("--pilot", action="store_true", help=text)
-    command.add_argument(
-        "--address", metavar="ADDRESS", help="A Ray cluster's address; `auto` finds a running one."
-    )
+    text = "A Ray cluster's address; `auto` finds a running one."
+    command.add_argument("--address", metavar="ADDRESS", help=text)
     add_tracking(command)
     add_out(command)
 
@@ -157,7 +150,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
             fault = f"{pair!r} is not key=value. Write it as --set optimizer.lr=1e-4."
             raise ConfigError("--set", fault)
         if key in settings:
-            raise ConfigError(f"--set {key}", "this key is given twice. Remove one.")
+            raise ConfigError(f"--set {key}", "this key is given twice. Keep one of the two.")
         settings[key] = load_text(value, f"--set {key}").data
     return settings
 
@@ -180,7 +173,7 @@ def build_options(args: argparse.Namespace) -> "Options":
         if name in values:
             values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
     if values.get("budget") == 0:
-        fault = f"{args.budget!r} is no length of time. Give 90m or 8h; --plan runs nothing."
+        fault = f"{args.budget!r} is too short. Give 90m or 8h, or --plan to run nothing."
         raise ConfigError("--budget", fault)
     values["stuck_after"] = values.get("stuck_after") or None  # 0 seconds: never
     return Options(**values, report=not getattr(args, "no_report", False))

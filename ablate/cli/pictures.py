@@ -23,8 +23,8 @@ from trainables.machine.texts import expand_user_path, find_unfit_character
 if TYPE_CHECKING:
     from trainables.core.export import Model
 
-BATCH = 64  # pictures embedded at once, fewer if they have
-MOST_BYTES = 2**28  # bytes of pixels
+BATCH = 64  # most pictures that are embedded at once
+MOST_BYTES = 2**28  # bytes of pixels at which a batch is embedded before it is full
 
 
 class EmbeddedFolder(NamedTuple):
@@ -113,6 +113,6 @@ def build_index(model: "Model", embeddings: Tensor) -> tuple[Any, np.ndarray] | 
 def report_unreadable(folder: EmbeddedFolder) -> int:
     """Print how many pictures cannot be read; return the exit code, 1 if there are any."""
     if folder.n_unreadable:
-        text = f"of the pictures {folder.n_unreadable} could not be read, and are left out"
+        text = f"{folder.n_unreadable} pictures could not be read, and are left out"
         print_text(text, error=True)
     return 1 if folder.n_unreadable else 0

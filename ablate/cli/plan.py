@@ -11,9 +11,8 @@ from trainables.errors import ConfigError
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     add_sweep(command, optional=True)
-    command.add_argument(
-        "--schema", action="store_true", help="Print the JSON Schema of a spec, and exit."
-    )
+    text = "Print the JSON Schema of a spec, and exit."
+    command.add_argument("--schema", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -147,7 +147,7 @@ def _remove_files(ledger: Ledger, files: list[Removable]) -> tuple[int, list[str
     owner, freed, failures = Owner.from_this_process(), 0, list[str]()
     for trial_id, path, size in files:
         if not ledger.hold(trial_id, owner):
-            failures.append(f"{trial_id}: it was not removed, because a run has claimed it")
+            failures.append(f"{trial_id}: no file was removed, because a run has claimed the trial")
             continue
         try:
             with FileLock(path.parent / LOCK, timeout=0):
@@ -157,9 +157,9 @@ def _remove_files(ledger: Ledger, files: list[Removable]) -> tuple[int, list[str
                     path.unlink()
             freed += size
         except Timeout:
-            failures.append(f"{trial_id}: it was not removed, because its folder is in use")
+            failures.append(f"{trial_id}: no file was removed, because its folder is in use")
         except OSError as error:
-            failures.append(f"{path}: it could not be removed ({error})")
+            failures.append(f"{path} could not be removed ({error})")
         finally:
             ledger.release_hold(trial_id, owner)
     return freed, failures

@@ -23,13 +23,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--plan", action="store_true", help="Show what would run, and exit.")
     text = "Run one cell in this process without Ray, and show full tracebacks."
     command.add_argument("--cell", metavar="STUDY/CELL[@SEED]", help=text)
-    command.add_argument(
-        "--budget", metavar="TIME", help="Start no new trial after this time, as 2h or 1h30m."
-    )
+    text = "Start no new trial after this time, as 2h or 1h30m."
+    command.add_argument("--budget", metavar="TIME", help=text)
     command.add_argument("--retry-failed", action="store_true", help="Run failed trials again.")
-    command.add_argument(
-        "--force", action="store_true", help="Discard the sweep's results, and train all again."
-    )
+    text = "Discard the sweep's results, and train all again."
+    command.add_argument("--force", action="store_true", help=text)
     text = "The least seconds between two checkpoints of a trial (default: 10; 0: every epoch)."
     command.add_argument("--checkpoint-seconds", metavar="TIME", help=text)
     command.add_argument(
@@ -56,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
     """Show the plan, run one cell, or run the sweep and compile its report; return an exit code."""
     if args.storage is not None and (args.plan or args.cell is not None):
         option = "--plan" if args.plan else "--cell"
-        raise ConfigError("--storage", f"{option} does not use storage. Leave out one of the two.")
+        raise ConfigError("--storage", f"{option} does not use --storage. Leave out one option.")
     if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "--pilot needs --plan. Give both, or leave out --pilot.")
+        raise ConfigError("--pilot", "--pilot needs --plan. Give --plan, or leave out --pilot.")
     # read the spec before torch is imported, so that its faults are reported at once
     from ablate.spec.read import read_spec
 
@@ -118,10 +116,10 @@ def describe_ending(outcome: "Outcome", out: Path) -> str:
         with Ledger(out / "ledger.sqlite") as ledger:
             reasons = queries.count_failures(ledger, outcome.sweep_id)
         for row in reasons[:MAX_REASONS]:
-            lines.append(f"  {row['n']} × {row['reason']} (as {row['trial']})")
+            lines.append(f"  {row['n']} × {row['reason']} (for example trial {row['trial']})")
         if len(reasons) > MAX_REASONS:
             lines.append(f"  there are {len(reasons) - MAX_REASONS} other reasons")
-        lines.append("  failures are kept (`ablate ledger ls`); --retry-failed runs them again")
+        lines.append("  `ablate ledger ls` lists failed trials; --retry-failed runs them again")
     for reasons_by_name in (outcome.lost, outcome.blocked):  # keys: trials, then studies
         lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
     lines += [f"  {study}: {count} results are missing" for study, count in outcome.missing.items()]

@@ -126,7 +126,7 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
         if (n_more := len(driver["trials"]) - MAX_TRIALS) > 0:
             yield f"  at work: {n_more} more trials"
     for row in state["failures"][:MAX_REASONS]:
-        yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as {row['trial']})"
+        yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as trial {row['trial']})"
     if (n_more := len(state["failures"]) - MAX_REASONS) > 0:
         yield f"  failed: for {n_more} other reasons"
 

@@ -89,7 +89,7 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> 
     assert main(["data"]) == 0
     out = capsys.readouterr().out
     assert f"data folders: {sets}, {tmp_path / 'absent'} ($ABLATE_DATA)" in out
-    assert f"{tmp_path / 'absent'}: this is no folder that can be read" in out
+    assert f"{tmp_path / 'absent'} is not a readable folder" in out
     assert "typefaces: comes with ablate: 6,163 images of 200 classes" in out
     assert f"sop (Stanford Online Products): {sets / 'stanford_online_products'}: train 24" in out
     assert "  1 of 45 images missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out

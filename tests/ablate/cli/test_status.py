@@ -155,7 +155,7 @@ def test_trials_and_their_logs(
     assert command(tmp_path, "logs", trial) == 2
     assert "the trial is failed and has no log" in capsys.readouterr().err
     assert command(tmp_path, "logs", "nothing-like-it") == 2
-    assert "`ablate trials` lists them" in capsys.readouterr().err
+    assert "`ablate trials` lists all ids" in capsys.readouterr().err
 
 
 def test_all_that_is_known_of_a_trial(tmp_path: Path, capsys: Captured) -> None:

@@ -50,7 +50,7 @@ def test_a_sweep_as_a_table(finished: tuple[Path, str], tmp_path: Path, capsys: 
         (["export", "nosuch"], "SWEEP: 'nosuch' is no sweep"),
         (["export", "--to", "x.xlsx"], "--to: 'x.xlsx' does not end in .csv"),
         (["export", "--to", "/nowhere/all.csv"], "cannot be written"),
-        (["show", "%"], "Give more of one id"),
+        (["show", "%"], "Give more characters of one id"),
     ],
 )
 def test_what_cannot_be_told_is_one_line(
