@@ -176,7 +176,7 @@ def prepare(
         if runs and address is not None:
             check_cluster_port(address)
     # plan the trials; a custom runner may ignore the data, and no source code is recorded for it
-    uses_own_runner = options.runner == RUNNER
+    uses_default_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
         plan = build_checked_plan(loaded, overrides, fingerprint, cache)
@@ -185,16 +185,16 @@ def prepare(
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
         if not metric.is_own:
             foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
-    # SHARED_FIELDS (budget, storage, …) are passed on as they are
+    # SHARED_FIELDS (budget, storage, …) need no conversion
     settings = Settings(
         out=options.folder,
         cache=cache,
         request=request,
-        evaluator=options.evaluator or (EVALUATOR if uses_own_runner else None),
-        sources=uses_own_runner,
+        evaluator=options.evaluator or (EVALUATOR if uses_default_runner else None),
+        sources=uses_default_runner,
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.format_command("ledger replay"),
-        reads_data=uses_own_runner,
+        reads_data=uses_default_runner,
         **{name: getattr(options, name) for name in SHARED_FIELDS},
         provenance={**collect_provenance(), "study_order": study_order, "metrics": foreign_metrics},
     )

@@ -53,12 +53,12 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
 
     Returns:
         Counts: "trials" in the file, and trials left out: "known" (finished), "busy" (a driver runs
-        them), "evaluations" (trained, and lacking an evaluation) and "later", cells of a study that
-        become known only by results of others.
+        them), "evaluations" (trained, and lacking an evaluation) and "later" (cells that become
+        known only by results of other cells).
 
     Raises:
-        ConfigError: a batch cannot run a study, there are too few classes, or another version of
-            the code made recorded results.
+        ConfigError: a batch cannot run a study, there are too few classes, or recorded results come
+            from another version of the code.
         OSError: the file cannot be written.
     """
     _check_studies(plan, settings)
@@ -118,7 +118,7 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
 def _check_studies(plan: Plan, settings: Settings) -> None:
     """Refuse unfinished studies that need a driver while their trials run, and too few classes.
 
-    A batch trains each trial to its end, in any order; such studies would propose other trials.
+    A driver may stop a trial early, or propose one whenever another ends; a batch does neither.
     """
     with preview_progression(plan, settings) as progression:
         for name in plan.order:
@@ -175,7 +175,7 @@ def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
                 str(trial),
-                f"this folder has a result of trial {result.trial_id}, which belongs to another "
+                f"this folder has a result of trial {result.trial_id}. That trial has another "
                 f"folder, or is none of the ledger's {len(trial_ids)} trials. Copy each batch's "
                 "folder as a whole, and give the same --out as to `ablate cells`.",
             )
@@ -191,8 +191,9 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     """
     trial_id, last = result.trial_id, result.last  # last: a `Final` of success, or a failure
     row = ledger.get_trial(trial_id)
-    # a result replaces a failure, a failure replaces nothing
-    if row and row["status"] in (("done",) if isinstance(last, Final) else ("done", "failed")):
+    # a success replaces a recorded failure, and a failure replaces nothing
+    lasting = ("done",) if isinstance(last, Final) else ("done", "failed")
+    if row and row["status"] in lasting:
         return "known"
     if is_held(row):
         return "busy"
@@ -230,7 +231,7 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
     try:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
-            for name in sorted(digests, key=lambda name: name == RESULT):  # RESULT: final.json
+            for name in sorted(digests, key=lambda name: name == RESULT):  # final.json last
                 draft, original = target / f"{name}.tmp", source / name
                 with (
                     open_regular(original, most_bytes=MOST_BYTES, follow_links=False) as file,
@@ -254,5 +255,5 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
     except OSError as error:
         if is_full(error):
             raise  # the caller explains a full disk
-        fault = f"the trial cannot be copied ({error.strerror}). Move away what lies there"
+        fault = f"the trial cannot be copied ({error.strerror}). Move this file away"
         raise ConfigError(str(error.filename or target), f"{fault}, and import again.") from error

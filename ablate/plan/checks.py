@@ -33,8 +33,8 @@ def build_checked_plan(
 ) -> Plan:
     """Build a plan, and check that its trials can run.
 
-    All studies are checked, not only the selected ones; the data of the others need not be on this
-    machine. `--set` has to fit the selected studies only.
+    All studies are checked. The data of studies that are not selected need not be on this machine,
+    and `--set` has to fit the selected studies only.
 
     Args:
         loaded: the spec.
@@ -80,12 +80,12 @@ class _Checker:
             self._check_cells(name)
 
     def _check_cells(self, name: str) -> None:
-        """Check the settings of a study's cells and of the centres on which the cells build."""
+        """Check the settings of a study's cells, and of centres, from which cells deviate."""
         study = self.spec.studies[name]
         # the neutral cell, in which the method is switched off
         if study.find_baseline() is not None:
             self._check_centre(name, NEUTRAL_POINT, ())
-        # the cells of a promotion, with example values of the cells that it trains again
+        # the cells of a promotion, with example values of the cells that they train again
         if study.find_source_cell() is not None:
             for values in itertools.islice(
                 inheritance.list_example_layers(self.spec.studies, name), LOOKED_AT
@@ -130,15 +130,15 @@ class _Checker:
         check_path(path, layers.merged, where)
         if axis is None:
             return
-        tries = [(value, "Narrow the space") for value in axis.list_ends()]
-        tries += [(value, "Give int: true") for value in axis.list_inner_values()]
+        tries = [(value, "Narrow this axis") for value in axis.list_ends()]
+        tries += [(value, "Set `int: true`") for value in axis.list_inner_values()]
         for value, remedy in tries:
             try:
                 self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
-                is_of_axis = f"space.{path}." in f"{fault.path}."
-                if is_of_axis or len(self.spec.studies[name].paths) == 1:
-                    rule = "" if is_of_axis else f" with {fault.path}"
+                names_axis = f"space.{path}." in f"{fault.path}."  # else a rule between fields
+                if names_axis or len(self.spec.studies[name].paths) == 1:
+                    rule = "" if names_axis else f" with {fault.path}"
                     message = f"{value!r} is not allowed{rule}: {fault.message}. {remedy}"
                     raise ConfigError(where, message) from None
 
@@ -151,13 +151,14 @@ class _Checker:
         values, where = point.values, self.locate(f"studies.{name}.{point.where}")
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
         tried = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
-        # paths of known value: before a run, a centre around another study's best is unknown
+        # paths of known value: before a run, values of another study's best cell are unknown
         known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
         for path in values:
             if path not in tried and all(p in known for p in branches.find_parents(space, path)):
-                message = f"{path} is set where its `when` does not hold. Leave it out"
-                raise ConfigError(where, f"{message}, or add what it depends on.")
-        for path, value in () if values or not known else tried.items():
+                message = f"{path} is set where its `when` does not hold. Leave {path} out"
+                raise ConfigError(where, f"{message}, or set the axis that `when` names.")
+        is_known_centre = not values and bool(known)
+        for path, value in tried.items() if is_known_centre else ():
             if not space[path].is_possible(value):
                 message = f"the study's own {path} is {format_value(value)}, outside of its axis"
                 raise ConfigError(where, f"{message}. Widen the axis, or write a value.")
@@ -179,7 +180,7 @@ class _Checker:
         try:
             self._check_trial(name, base)
         except MisfitError as fault:
-            if point is None or len(point.levels) < 2:
+            if point is None or len(point.levels) < 2:  # no combination that `exclude` can name
                 raise
             levels = ", ".join(f"{factor}: {level}" for factor, level in point.levels)
             hint = f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}"
@@ -188,16 +189,16 @@ class _Checker:
     def _check_inherited(
         self, name: str, point: Point | None, inherited: InheritedConfig, merged: Mapping[str, Any]
     ) -> None:
-        """Check that paths taken from another study's best exist here and reach the trial.
+        """Check that paths taken from another study exist in this study and reach its trials.
 
-        A later layer that names another loss or method would drop the options taken for the first.
+        Options taken for one loss or method are lost if a later layer names another one.
         """
         around, where = inherited.around, self.locate(f"studies.{name}.{inherited.place_in_spec}")
         studies, source = self.spec.studies, self.spec.studies[around.best_of]
         shares_centre = source.find_source_cell() is None and None in source.list_representatives()
         for path in around.take or inheritance.list_always_exported_paths(studies, around.best_of):
             check_path(path, merged, where)
-            varied = any(is_path_within(path, other) for other in source.paths)
+            varied = is_path_within(path, *source.paths)
             # a path that no cell of the source sets must be a field of the source's shared centre
             if shares_centre and not varied:
                 check_path(path, self.plan.build_layers(around.best_of, None, ()).merged, where)
@@ -231,10 +232,10 @@ class _Checker:
             remedy = "Write `evaluate: [test]`, or change the protocol"
             raise ConfigError(self.locate(f"{field}.evaluate"), f"{message}. {remedy}")
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            message = f"{field}.folds sets the folds ({study.folds}). Change the number there."
+            message = f"{field}.folds sets {study.folds} folds. Change the number in that key."
             raise ConfigError("--set data.split", message)
         self._check_seeds_and_splits(name, config)
-        # the processes of one trial: as many as are asked for, or GPUs
+        # the processes of one trial: `processes`, by default one for each GPU, and at least one
         resources = self.spec.resources
         processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
@@ -270,20 +271,20 @@ class _Checker:
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
         """Refuse an objective on test classes, except in the papers' protocol, which needs one."""
-        paper = config.data.split.protocol == "paper"
-        if paper == (MetricName.parse(metric).split == "test"):
+        is_paper = config.data.split.protocol == "paper"  # there are no validation classes
+        if is_paper == (MetricName.parse(metric).split == "test"):
             return
-        protocol = f"{'under' if paper else 'without'} data.split.protocol: paper"
-        wanted = MetricName.parse(metric).with_split("test" if paper else "val")
+        protocol = f"{'under' if is_paper else 'without'} data.split.protocol: paper"
+        wanted = MetricName.parse(metric).with_split("test" if is_paper else "val")
         remedy = f"Write `{where.rpartition('.')[2]}: {wanted}`, or change the protocol"
         message = f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name}"
         raise ConfigError(self.locate(where), f"{message} {protocol}. {remedy}")
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
-        """Refuse seeds that do not fit the study, and splits that test classes used to choose.
+        """Refuse seeds that do not fit the study, and splits whose test classes chose settings.
 
         Seeds by precision (as many as an interval of a given width takes) need a table. With
-        splits, studies that chose settings must divide the classes alike and choose by validation.
+        splits, a study that chose settings must divide the classes alike and compare by validation.
         """
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
         is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
@@ -293,7 +294,7 @@ class _Checker:
             raise ConfigError(self.locate(field), f"{message}. {remedy}")
         has_varying_seeds = study.race is not None or self.plan.find_precision(name) is not None
         if has_varying_seeds and any(point.shift for point in study.all_points):
-            message = "shift_seeds needs seeds as a number or a list, and no race. Remove it."
+            message = "`shift_seeds` needs listed seeds without a race. Remove `shift_seeds`."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
             message = "seeds by precision cannot be used with folds or splits. List the seeds."
@@ -302,7 +303,7 @@ class _Checker:
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{field} sets the parts. Change them there.")
+            raise ConfigError("--set data.split", f"{field} sets the parts. Change that key.")
         if study.splits_seen == "allow":
             return
         # compare how the studies divide the classes, whatever their own parts and folds
@@ -312,13 +313,13 @@ class _Checker:
         for source in list_upstream_studies(self.spec.studies, bases, with_neutral=True):
             chosen = self.plan.resolve_config(source, None, self.plan.find_example(source)).data
             folds = {"folds": None, "fold": None}
-            other = chosen.split.model_copy(update=parts | folds)
-            is_same_division = other == division.model_copy(update=folds)
+            source_division = chosen.split.model_copy(update=parts | folds)
+            is_same_division = source_division == division.model_copy(update=folds)
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not is_same_division):
                 message = f"{source} chose settings of {name} and may have seen its test classes"
-                remedy = "Give both the same data.split, and choose by a metric of val"
+                remedy = "Give both studies the same data.split, and choose by a metric of val"
                 allow = "With `splits_seen: allow`, rows are marked and give no headline"
                 raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")
 
@@ -334,12 +335,12 @@ class _Checker:
             remedy = f"Choose from {', '.join(per_epoch)}."
             raise ConfigError(self.locate("objective"), f"{message}. {remedy}")
         if config.selection.every != 1:
-            message = "a scheduler compares cells at every epoch. Leave selection.every at 1."
+            message = "a scheduler compares cells at every epoch. Set `selection.every: 1`."
             raise ConfigError(self.locate(field), message)
         if scheduler.grace >= epochs:
             message = f"{scheduler.grace} is not less than training.epochs ({epochs})"
             where = self.locate(f"{field}.grace")
-            raise ConfigError(where, f"{message}, so no trial would be stopped. Lower it.")
+            raise ConfigError(where, f"{message}, so no trial would be stopped. Lower the number.")
 
     # ------------------------------------------------------------------ report
 
@@ -354,12 +355,12 @@ class _Checker:
                 merged = self.plan.build_layers(name, point, ()).merged
                 if not merged.get("selection", {}).get("train_curve"):
                     message = f"trials of {name} do not record {metric!r} in each epoch"
-                    remedy = "Set selection.train_curve: true in their trial, or draw another one"
+                    remedy = "Set selection.train_curve: true for them, or draw another metric"
                     raise ConfigError(self.locate(field), f"{message}. {remedy}")
             self._check_task(field, metric, name)
 
     def _check_task(self, field: str, metric: str, name: str) -> None:
-        """Check that a metric is one of the study's task, or of no task, as measures of methods."""
+        """Check that a metric belongs to the study's task, or to no task (measures of methods)."""
         split, last = MetricName.parse(metric)
         task = self.tasks[name]
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
@@ -367,7 +368,7 @@ class _Checker:
         names = [str(MetricName(split, each)) if split else each for each in task.metrics[:3]]
         unknown = f"{(metric if split else last)!r}{self._note_default(field)}"
         message = f"{unknown} is no metric of task: {task.name}, which studies.{name} has"
-        raise ConfigError(self.locate(field), f"{message}. Write one as {', '.join(names)}")
+        raise ConfigError(self.locate(field), f"{message}. Write for example {', '.join(names)}")
 
     def _note_default(self, field: str) -> str:
         """Return a note if the objective is the default and not written in the spec."""

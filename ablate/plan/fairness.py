@@ -86,21 +86,22 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield a warning if rows have unequal numbers of tuning trials, or one if no row has any."""
-    budgets: dict[int, list[_Row]] = {}
+    budgets: dict[int, list[_Row]] = {}  # number of tuning trials → rows with that number
     for row in rows:
         budgets.setdefault(sum(row.lineage.values()), []).append(row)
-    cells = {n: shorten_list([row.cell for row in tied]) for n, tied in budgets.items()}
+    cells = {n: shorten_list([row.cell for row in equal]) for n, equal in budgets.items()}
     most = max(budgets)
     # Rows that all have one method and loss are no comparison with a baseline.
     if not most and len({(row.method, row.loss) for row in rows}) > 1:
         yield (
             f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected some, "
-            f"as many for each: centre them on searches of their own (`around`), {PUBLISHED}"
+            f"as many for each row: centre each row on a search of its own (`around`), {PUBLISHED}"
         )
     if len(budgets) < 2:
         return
-    below = [row for trials, tied in budgets.items() if trials < most for row in tied]
-    searches = dict.fromkeys(b for row in below for b in row.lineage if _is_search(plan, b))
+    below = [row for trials, equal in budgets.items() if trials < most for row in equal]
+    behind = [study for row in below for study in row.lineage]
+    searches = dict.fromkeys(study for study in behind if _is_search(plan, study))
     remedies = [f"raise `trials` of {shorten_list(list(searches))}"] if searches else []
     if 0 in budgets:
         remedies.append(f"centre {cells[0]} on a search of its own (`around`)")
@@ -139,7 +140,7 @@ def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
     for chooser in dict.fromkeys(row.choosers.values()):
         regimes = collect_study_regimes(plan, chooser)
         changed = {
-            path: regimes[0].get(path)
+            path: regimes[0].get(path)  # of the first centre
             for path, value in row.regime.items()
             if path not in row.choosers and all(regime.get(path) != value for regime in regimes)
         }
@@ -149,7 +150,7 @@ def _find_other_regimes(plan: Plan, row: _Row) -> dict[str, dict[str, Any]]:
 
 
 def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of rows with values from another regime (epochs, data, …) than their own."""
+    """Yield warnings of rows whose values were tuned in another regime (epochs, data, …)."""
     differences: dict[tuple[str, str], list[_Row]] = {}
     for row in rows:
         for chooser, changed in _find_other_regimes(plan, row).items():
@@ -159,8 +160,9 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
             ]
             differences.setdefault((chooser, shorten_list(changes)), []).append(row)
     for (chooser, changes_text), judged in differences.items():
-        chosen = [p for row in judged for p, by in row.choosers.items() if by == chooser]
-        cells, paths = [row.cell for row in judged], list(dict.fromkeys(chosen))
+        pairs = [pair for row in judged for pair in row.choosers.items()]  # path, its chooser
+        paths = list(dict.fromkeys(path for path, by in pairs if by == chooser))
+        cells = [row.cell for row in judged]
         message = f"{name} judges {shorten_list(cells)} in another regime than {chooser}"
         yield (
             f"{message}, which chose {shorten_list(paths)}: {changes_text}; tune in the regime of "
@@ -174,48 +176,50 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
 
     Rows that all build on the same studies share the luck of the choice and are not reported.
     """
-    searches = dict.fromkeys(b for row in rows for b in row.bases if _is_search(plan, b))
-    lucky = [s for s in searches if len(plan.list_seeds(s)) * len(plan.list_folds(s)) == 1]
-    if lucky and len({frozenset(row.bases) for row in rows}) > 1:
-        cells = [row.cell for row in rows if set(row.bases) & set(lucky)]
+    bases = dict.fromkeys(base for row in rows for base in row.bases)
+    searches = [base for base in bases if _is_search(plan, base)]
+    single = [s for s in searches if len(plan.list_seeds(s)) * len(plan.list_folds(s)) == 1]
+    if single and len({frozenset(row.bases) for row in rows}) > 1:
+        cells = [row.cell for row in rows if set(row.bases) & set(single)]
         # On frozen features noise is small, and more proposals are worth more than seeds.
-        regimes = [regime for base in lucky for regime in collect_study_regimes(plan, base)]
+        regimes = [regime for base in single for regime in collect_study_regimes(plan, base)]
         on_heads = any(regime["backbone.mode"] == "frozen" for regime in regimes)
         or_seeds = "" if on_heads else ", or give 2 or 3 seeds a proposal"
         yield (
             f"{name} compares rows whose search trained each proposal once: {shorten_list(cells)}; "
-            f"rank finalists of {shorten_list(lucky)} on fresh seeds ({{design: promote, of: "
-            f"{lucky[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
+            f"rank finalists of {shorten_list(single)} on fresh seeds ({{design: promote, of: "
+            f"{single[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
         )
 
 
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield warnings of methods whose search had no neutral cell: the method switched off, at the
-    best rates of its baseline.
+    """Yield a warning for each loss with methods whose searches had no neutral cell.
 
-    Without that candidate, a method can end below the plain loss because it had more to search.
+    In it the method is switched off, at the best rates of its baseline. Without this candidate, a
+    method can end below the plain loss because it had more to search.
     """
     studies = plan.spec.studies
     baselines: dict[str, _Row] = {}  # loss → row of the plain method
     for row in rows:
         if row.bases and not get_neutral_options(row.method):
             baselines.setdefault(row.loss, row)
-    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # loss → rows and their searches
+    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # loss → (row, searches of its method)
     for row in rows:
         if not get_neutral_options(row.method) or row.loss not in baselines:
             continue
         upstream = list_upstream_studies(studies, row.bases)
-        choosers = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
-        able = [  # studies that can have a neutral cell
-            base
-            for base in dict.fromkeys(row.choosers.values())
-            if base in choosers and "neutral" in type(studies[base]).model_fields
+        chose_method = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
+        searches_of_method = [  # those whose design can have a neutral cell
+            study
+            for study in dict.fromkeys(row.choosers.values())
+            if study in chose_method and "neutral" in type(studies[study]).model_fields
         ]
         has_neutral = any(studies[base].find_baseline() for base in upstream)
-        if able and not has_neutral and baselines[row.loss].bases[-1] not in upstream:
-            lacking.setdefault(row.loss, []).append((row, able))
+        starts_at_baseline = baselines[row.loss].bases[-1] in upstream  # takes its best rates
+        if searches_of_method and not has_neutral and not starts_at_baseline:
+            lacking.setdefault(row.loss, []).append((row, searches_of_method))
     for loss, pairs in lacking.items():
-        searches = dict.fromkeys(base for _, able in pairs for base in able)
+        searches = dict.fromkeys(study for _, studies_of_row in pairs for study in studies_of_row)
         yield (
             f"{name} has rows that may end below {baselines[loss].cell} only because they had more "
             f"to try: {shorten_list([row.cell for row, _ in pairs])}; give "
@@ -225,7 +229,7 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
 
 
 def shorten_list(words: Sequence[str]) -> str:
-    """Return the first items of a list, and the number of the others."""
+    """Return the first items of a list as text, then "…" if there are others."""
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
@@ -263,7 +267,7 @@ def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[
     for around in study.list_needed_bases(point.levels):
         paths |= _map_inherited_paths(studies, around)
     set_paths = study.find_overriding_params(point)
-    return {p: by for p, by in paths.items() if not any(is_path_within(p, q) for q in set_paths)}
+    return {path: by for path, by in paths.items() if not is_path_within(path, *set_paths)}
 
 
 def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
@@ -280,4 +284,4 @@ def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
     paths |= dict.fromkeys([*varied, *study.paths], around.best_of)
     if around.take is None:
         return paths
-    return {p: by for p, by in paths.items() if any(is_path_within(p, q) for q in around.take)}
+    return {path: by for path, by in paths.items() if is_path_within(path, *around.take)}

@@ -89,11 +89,11 @@ def trace_lineages(
         upstream[point.cell] = list_upstream_studies(studies, bases)
 
     def count_neutral(names: Sequence[str], others: Sequence[str]) -> Lineage:
-        """Return the trials of neutral cells of studies in `others`, centred on one in `names`."""
+        """Count the trials of neutral cells that are centred on a study in `names`, by study."""
         unshared = [other for other in others if other not in names]
         baselines = {other: studies[other].find_baseline() for other in unshared}
         return {
-            f"{other}'s neutral cell": size(other) // studies[other].size
+            f"{other}'s neutral cell": size(other) // studies[other].size  # trials of one cell
             for other, baseline in baselines.items()
             if baseline is not None and baseline.best_of in names
         }
@@ -114,7 +114,7 @@ def list_upstream_studies(
     """Return the named studies and all studies on which they build, nearest first.
 
     Args:
-        with_neutral: also follow the studies on which their neutral cells are centred.
+        with_neutral: also include the studies on which neutral cells of these are centred.
     """
     upstream: dict[str, None] = {}
     waiting = list(names)
@@ -123,5 +123,6 @@ def list_upstream_studies(
         if name not in upstream:
             upstream[name] = None
             references = studies[name].references()
-            waiting += [a.best_of for field, a in references if with_neutral or field != NEUTRAL]
+            followed = [base for field, base in references if with_neutral or field != NEUTRAL]
+            waiting += [base.best_of for base in followed]
     return list(upstream)

@@ -48,18 +48,18 @@ def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
 
 
 def is_neutral(config: Mapping[str, Any]) -> bool:
-    """Return whether a configuration has a method that is switched off. The plain method is not."""
+    """Return whether a configuration has a method that is switched off; False for plain."""
     method = config["method"]
     wanted = get_neutral_options(method["name"])
     return bool(wanted) and _is_contained(wanted, method)
 
 
 def inherits_neutral(merged: Mapping[str, Any], bases: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether one of the cells that a cell is centred on had the cell's method switched off.
+    """Return whether a cell takes values from another cell, in which its method is switched off.
 
     Args:
         merged: the cell's settings.
-        bases: for each of those cells, the values that are taken, by path.
+        bases: for each other cell, the values that are taken, by path.
     """
     method = _find_method_name(merged)
     wanted = get_neutral_options(method) if isinstance(method, str) and method in METHODS else {}
@@ -76,10 +76,10 @@ def _find_method_name(merged: Mapping[str, Any]) -> object:
 
 
 def _is_contained(part: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
-    """Return whether `options` have all values of `part`, where None equals a missing option."""
+    """Return whether `options` have all values of `part`; a missing option counts as None."""
     return all(
         isinstance(options.get(key), Mapping) and _is_contained(value, options[key])
         if isinstance(value, Mapping)
-        else (key in options or value is None) and options.get(key) == value  # None: added later
+        else options.get(key) == value
         for key, value in part.items()
     )

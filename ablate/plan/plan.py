@@ -168,7 +168,7 @@ class Plan:
             merged = merge_layers(layers)
             if is_neutral or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
-        return Stack(layers if name in self.as_written else [*layers, self.top])
+        return Stack(layers if name in self.as_written else [*layers, self.top])  # top: --set
 
     def _build_dataset_layers(self) -> Iterator[Layer]:
         """Yield the layers of `--dataset`, `--data-root` and `--allow-partial`.
@@ -186,9 +186,9 @@ class Plan:
             if dataset in self.spec.datasets:
                 yield Layer(f"datasets.{dataset}", self.spec.datasets[dataset])
         if root is not None:
-            yield Layer(ELSEWHERE[0], {"data": {"root": root}})
+            yield Layer("--data-root", {"data": {"root": root}})
         if self.overrides.allow_partial:
-            yield Layer(ELSEWHERE[1], {"data": {"allow_partial": True}})
+            yield Layer("--allow-partial", {"data": {"allow_partial": True}})
 
     def resolve_config(
         self,
@@ -219,7 +219,7 @@ class Plan:
         return expand_seeds(seeds)
 
     def find_precision(self, name: str) -> PrecisionSeeds | None:
-        """Return the precision that sets the number of seeds; None if listed or without a table."""
+        """Return the precision that sets the number of seeds; None if no table needs one."""
         if self.overrides.seeds is not None:
             return None
         study = self.spec.studies[name]
@@ -334,7 +334,8 @@ class Plan:
             if "tuning" in type(study).model_fields
         }
         # add the trials of earlier sweeps to each lineage with a search that reuses them
-        for lineage in (lineage for rows in lineages.values() for lineage in rows.values()):
+        all_lineages = [lineage for by_cell in lineages.values() for lineage in by_cell.values()]
+        for lineage in all_lineages:
             for name, trials in self.warm_trials.items():
                 if name in lineage:
                     source = getattr(self.spec.studies[name], "warm_start", "")
@@ -382,7 +383,7 @@ class Plan:
         dump["other_regimes"] = self.other_regimes
         refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
-            name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]
+            name: [{"cell": cell.cell, "coords": cell.coords, "reason": why} for cell, why in pairs]
             for name, pairs in refused.items()
             if pairs
         }
@@ -398,8 +399,8 @@ def move_to_validation(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
     """Return the spec with its objectives moved to validation classes, if
     `--set data.split.protocol=held_out` asks for it.
 
-    Studies that evaluate test classes still do. There is no option for the opposite: to select on
-    test classes, write it in the spec.
+    Studies that evaluate test classes still do. No option moves objectives to test classes: for
+    that, write the objectives into the spec.
     """
     spec = loaded.spec
     if flatten_paths(merge_layers([top])).get("data.split.protocol") != "held_out":

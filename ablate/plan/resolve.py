@@ -45,7 +45,7 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
         location = locate(find_origin(layers, PACKED, PACKED))
-        message = f"the option was removed in {VERSION}. Leave it out: {REMOVED_KEYS[PACKED]}"
+        message = f"the key was removed in {VERSION}. Leave the key out: {REMOVED_KEYS[PACKED]}"
         raise ConfigError(location, message)
     try:
         return TrialConfig.model_validate(merged)
@@ -106,6 +106,7 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
         if is_free_form and length == len(parts) - 1:
             return
         if part not in fields:
+            # in a field that accepts any key, the key itself has nothing below it
             level = ".".join(parts[: length + is_free_form]) or "a trial"
             component = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(component, Mapping):
@@ -138,7 +139,7 @@ def suggest_path(path: str, data: Mapping[str, Any]) -> str:
     alike = [candidate for candidate in paths if candidate.rpartition(".")[2].casefold() == last]
     near = find_closest(full_path, alike or paths, 0.0 if alike else 0.7)
     near = full_path if full_path in paths else near
-    return "Choose one of those" if near is None else f"Did you mean {near!r}?"
+    return "Choose a known path" if near is None else f"Did you mean {near!r}?"
 
 
 def _list_paths(above: tuple[str, ...], data: Mapping[str, Any]) -> Iterator[str]:

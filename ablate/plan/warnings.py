@@ -39,7 +39,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
         # a race (it drops clearly worse cells after some seeds) that has no seeds to save
         if study.race is not None and len(seeds) <= study.race.after:
             fault = f"{name} races after {study.race.after} of {len(seeds)} seeds, so it saves none"
-            lines.append(f"{fault}: give more seeds, or a smaller `after`")
+            lines.append(f"{fault}: give more seeds, or lower `race.after`")
         # finalists that are ranked by the luck that chose them
         source = study.find_source_cell()
         if source is not None and study.size > 1:
@@ -60,7 +60,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
         if unseen and settings.get("backbone.mode") == "frozen":
             lines.append(
                 f"{name} varies {', '.join(unseen)} with backbone.mode: frozen, whose cached "
-                "features are equal for all values: leave that out, or set backbone.mode: finetune"
+                "features are equal for all values: leave these out, or set backbone.mode: finetune"
             )
     return lines
 
@@ -84,25 +84,25 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
             f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
         ]
-    splits = plan.spec.studies[name].splits  # tables compare these, each by the mean of its seeds
+    splits = plan.spec.studies[name].splits  # tables compare splits by their means over seeds
     size = compute_detectable_size(splits or seeds, comparisons, cells=cells)
-    several = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
+    n_compared = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
-        return [f"with one seed the study's table cannot judge {several}: give --seeds N"]
+        return [f"with one seed the study's table cannot judge {n_compared}: give --seeds N"]
     amount = f"{size:.1f} standard deviations of a {'split' if splits else 'run'}"
     if sd is not None and not splits:
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
-    blocks = f"{splits} splits" if splits else f"{seeds} seeds"
-    return [f"with {blocks} the study's table detects differences of {amount} ({several})"]
+    runs = f"{splits} splits" if splits else f"{seeds} seeds"
+    return [f"with {runs} the study's table detects differences of {amount} ({n_compared})"]
 
 
 def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
     """Return the number of comparisons in the smallest table of a study, and its number of cells.
 
-    The comparisons are 0 without a table of differences. The cells are given for a table of
-    components, which is judged by its main effects and their total, and None for others. The
-    smallest table is judged least strictly: what it cannot detect, no other table can.
+    Without a table of differences there are 0 comparisons. The number of cells is None unless the
+    table is one of components, which compares main effects and their total. The smallest table is
+    judged least strictly: what it cannot detect, no other table can.
     """
     study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:
@@ -115,10 +115,11 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
                 )
                 for point in points
             }
-            counts.append((len(points) - len(baselines), None))
             if table.kind == "components":
                 factors = {factor for point in points for factor in point.coords}
-                counts[-1] = len(factors) + 1, len(points)
+                counts.append((len(factors) + 1, len(points)))
+            else:
+                counts.append((len(points) - len(baselines), None))
     return min(counts, default=(0, None), key=lambda count: count[0])
 
 
@@ -128,6 +129,7 @@ def _list_changed_settings(plan: Plan, name: str, source: str) -> list[str]:
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):
         texts = [format_value(centre[path]) if path in centre else "default" for centre in centres]
-        if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # folds of one cell
-            changes.append(f"{path} {texts[0]} → {texts[1]}")
+        is_fold = path.startswith("data.split.fold")  # which folds a cell has, not how it trains
+        if texts[0] != texts[1] and not is_fold:
+            changes.append(f"{path} {' → '.join(texts)}")
     return changes

@@ -26,9 +26,9 @@ REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 
 
 def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
-    """Tell each study the sizes of those before it, and check the ranks of cells that it takes.
+    """Tell each study the sizes of the studies before it, and check the ranks of its base cells.
 
-    Rank 2 of a study is its second best cell, for example.
+    A study takes values of base cells by rank; rank 2 of a study is its second best cell.
 
     Args:
         studies: the studies by name.
@@ -45,7 +45,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         study.link(sizes, neutral)
         source, sizes[name] = study.find_source_cell(), study.size
         ranks = [(f"{field}.rank", around, around.rank) for field, around in study.references()]
-        if source is not None:
+        if source is not None:  # a promotion takes each rank up to its own number of cells
             ranks.append(("best", source, study.size - (study.find_baseline() is not None)))
         # a neutral cell (the method switched off) may win here, or among the cells promoted
         if study.find_baseline() is not None or (
@@ -56,7 +56,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
                 message = f"{rank} is too high: {around.best_of} has {sizes[around.best_of]} cells"
-                raise ConfigError(f"studies.{name}.{key}", f"{message}. Lower it.")
+                raise ConfigError(f"studies.{name}.{key}", f"{message}. Lower the number.")
 
 
 def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
     comes after those it is centred on.
 
     Raises:
-        ConfigError: A study with a box is no search, or nothing was searched before.
+        ConfigError: A study with a box is no search, or no numeric axis was searched before.
     """
     for name in order:
         study, axes = studies[name], dict[str, Axis]()
@@ -75,7 +75,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 continue
             where = f"studies.{name}.{field}.box"
             if not isinstance(study, Search) or not field.startswith("around"):
-                raise ConfigError(where, "only `around` of a search has a box. Remove the box.")
+                raise ConfigError(where, "only `around` of a search has a `box`. Remove `box`.")
             searched = _list_searched_axes(studies, around)
             if not searched:
                 message = f"no numeric axis was searched for {around.best_of}"
@@ -91,7 +91,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
 
 
 def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
-    """Return the numeric axes of all searches behind `around`, by path; nearer searches win."""
+    """Return the numeric axes, by path, of all searches behind `around`; the nearest one wins."""
     study, axes = studies[around.best_of], dict[str, Axis]()
     for field, other in study.references():
         if field != NEUTRAL:
@@ -101,7 +101,7 @@ def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[st
         unconditional = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
         axes |= {path: axis for path, axis in unconditional if axis.choice is None}
     taken = axes if around.take is None else around.take
-    return {p: axis for p, axis in axes.items() if any(is_path_within(p, q) for q in taken)}
+    return {path: axis for path, axis in axes.items() if is_path_within(path, *taken)}
 
 
 def check_first_points(studies: Mapping[str, Study]) -> None:
@@ -118,7 +118,7 @@ def check_first_points(studies: Mapping[str, Study]) -> None:
             _check_known(field, point, study.space)
             for path, value in point.items():
                 if not study.space[path].is_possible(value):
-                    message = f"{path}: {format_value(value)} is outside of its axis in space"
+                    message = f"{path}: {format_value(value)} is outside of its axis in `space`"
                     raise ConfigError(field, f"{message}. Widen the axis, or change the value.")
 
 
@@ -215,9 +215,9 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
     # tables
     for i, table in enumerate(recipe.tables):
         study = studies[table.study]
-        if table.kind in TABLES and table.kind not in study.tables:  # plug-ins check themselves
+        if table.kind in TABLES and table.kind not in study.tables:  # other packages check theirs
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
-            also = ", or show it in report.heatmaps" if HEATMAP in study.tables else ""
+            also = ", or show the study in report.heatmaps" if HEATMAP in study.tables else ""
             message = f"{table.kind!r} does not fit {table.study}, a {study.design} study"
             remedy = f"Choose from the kinds {kinds}{also}"
             raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
@@ -241,7 +241,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
                 _refuse_design(f"{field}.studies.{j}", name, study, wanted, "report.tables")
             levels = _list_factor_levels(study)
             _check_known(f"{field}.x", [part.x], levels)
-            _check_known(f"{field}.at", part.at, [name for name in levels if name != part.x])
+            _check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
@@ -252,7 +252,7 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
         if find_figure_options(figure.kind) is None
     }
     for field, metric, name in report_metrics(recipe):
-        if not field.startswith("report.curves"):
+        if not field.startswith("report.curves"):  # `_check_curves` checks curves
             _check_metric(field, metric, name, studies[name])
             splits = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
@@ -264,7 +264,7 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
 
 
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
-    """Check that a figure can show a study, and that the study varies the factors it names.
+    """Check that a figure can show a study, and that the study varies the factors of the figure.
 
     Args:
         field: path of the figure in the spec.
@@ -288,7 +288,7 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         _check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = f"{name} proposes its cells while it runs, so none can be named"
+            message = f"{name} proposes its cells while it runs, so no cell can be named"
             raise ConfigError(f"{field}.options.cells", f"{message}. Remove `cells`.")
         cells = [point.cell for point in study.all_points]
         _check_known(f"{field}.options.cells", options.cells, cells)
@@ -296,16 +296,17 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
         _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
-    two_level = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
-    if figure.kind == "shapley" and not (two_level and len(study.all_points) == 2 ** len(varied)):
+    has_two_levels = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
+    is_complete = has_two_levels and len(study.all_points) == 2 ** len(varied)
+    if figure.kind == "shapley" and not is_complete:
         wanted = "a study of every combination of factors with two levels each"
         _refuse_design(where, name, study, wanted, drawn)
 
 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
-    """Raise the error for a study of the wrong design, with what can show it `instead`."""
+    """Raise the error for a figure that cannot show a study; `instead` names what can show it."""
     message = f"this figure needs {wanted}, and {name} is a {study.design} study"
-    raise ConfigError(field, f"{message}. Show it in {instead}")
+    raise ConfigError(field, f"{message}. Show {name} in {instead}")
 
 
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:
@@ -318,7 +319,6 @@ def _list_factor_levels(study: Study) -> dict[str, set[str]]:
 
 
 def _check_known(field: str, names: Iterable[str], choices: Iterable[str]) -> None:
-    """Check that names are among the choices."""
     for name in names:
         if name not in choices:
             raise ConfigError(field, describe_unknown("the name", name, choices))
@@ -327,8 +327,8 @@ def _check_known(field: str, names: Iterable[str], choices: Iterable[str]) -> No
 def _check_curves(recipe: Recipe) -> None:
     """Check that curves show metrics which trials log at every epoch.
 
-    Logged are a few metrics of each task (of training classes with `selection.train_curve`), what
-    methods measure, `train/loss`, the terms of the loss (`term/…`) and `observed/…`.
+    Trials log a few metrics of their task (of training classes with `selection.train_curve`), what
+    their method measures, `train/loss`, the terms of the loss (`term/…`) and `observed/…`.
     """
     if not recipe.curves:
         return
@@ -341,10 +341,10 @@ def _check_curves(recipe: Recipe) -> None:
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
         if split in COMPARED:
-            logged = last in _list_measures()
-        else:
-            logged = last == "loss" if split == "train" else bool(last)
-        if curves.metric not in metrics and not logged:
+            is_logged = last in _list_measures()
+        else:  # train/loss, or any name below term/, observed/ or another prefix
+            is_logged = last == "loss" if split == "train" else bool(last)
+        if curves.metric not in metrics and not is_logged:
             more = ", train/loss, term/… and observed/…"
             message = describe_unknown_metric(curves.metric, metrics, more)
             raise ConfigError(f"report.curves.{i}.metric", message)
@@ -360,7 +360,7 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
     if split in SPLITS and split != ENSEMBLE and last in _list_measures():
         return
     if split in SPLITS and needs_embeddings_alone(last):
-        message = f"{name} does not read {metric!r}. Add `metrics: [{last}]` to studies.{name}."
+        message = f"{name} does not compute {metric!r}. Add `metrics: [{last}]` to studies.{name}."
         raise ConfigError(field, message)
     raise ConfigError(field, describe_unknown_metric(metric, REPORTED))
 

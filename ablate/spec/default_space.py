@@ -41,11 +41,12 @@ def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> di
 
 
 def _check_data_sets(datasets: Any) -> None:
-    """Refuse a data set that names a loss or method, since default spaces would miss its axes."""
+    """Refuse `datasets` that name a loss or method, since a default space would miss its axes."""
     for name, settings in datasets.items() if isinstance(datasets, Mapping) else ():
-        for path in {"loss.name", "method.name"} & flatten_paths(_merge_trial(settings)).keys():
-            message = "`space: default` ignores data sets. Name the loss or method in the trial"
-            raise ConfigError(f"datasets.{name}.{path}", f"{message}, or write the axes.")
+        paths = flatten_paths(_merge_trial(settings)).keys()
+        for path in {"loss.name", "method.name"} & paths:
+            message = "`space: default` ignores this name. Set it in `trial` too, or list the axes."
+            raise ConfigError(f"datasets.{name}.{path}", message)
 
 
 def _merge_trial(*trials: Any) -> dict[str, Any]:
@@ -58,12 +59,12 @@ def _merge_trial(*trials: Any) -> dict[str, Any]:
 
 
 def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the axes of a study's space, with the default axes of its sections below its own."""
+    """Return the axes of a study's space: default axes of sections, and written axes, which win."""
     axes: dict[str, Any] = {}
     for section, axis in space.items():
         if axis == DEFAULT and section not in SECTIONS:
             message = f"there are default ranges for {join_words(SECTIONS)}, not for {section}"
-            raise ConfigError(f"{where}.space.{section}", f"{message}. Write its axis.")
+            raise ConfigError(f"{where}.space.{section}", f"{message}. Write the axis.")
         if axis == DEFAULT:
             axes |= list_section_axes(section, trial)
     axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
@@ -76,8 +77,8 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
 def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the axes, by path, that the optimiser, the loss or the method states for itself.
 
-    The learning rate of proxies is searched with losses that have proxies only, that of a method's
-    own parts with methods other than plain only.
+    The learning rate of proxies is an axis only if the loss has proxies, and that of a method's own
+    parts only if the method is not plain.
 
     Args:
         section: `optimizer`, `loss` or `method`.
@@ -96,7 +97,7 @@ def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[
         names[part] = named or getattr(default, part).name
     loss, method = LOSSES.get(str(names["loss"])), METHODS.get(str(names["method"]))
     if loss is None or method is None:
-        return list_default_axes(OptimizerConfig, "optimizer")  # until the plan refuses the name
+        return list_default_axes(OptimizerConfig, "optimizer")  # the plan refuses the name
     if section == "method":
         return list_default_axes(method.Config, section)
     if section == "loss":

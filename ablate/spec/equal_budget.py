@@ -50,8 +50,8 @@ class Also(SpecPart):
         """Return whether a row gets these axes."""
         return (
             (self.studies is None or row.study in self.studies)
-            and row.method in (self.methods or (row.method,))
-            and row.loss in (self.losses or (row.loss,))
+            and (not self.methods or row.method in self.methods)
+            and (not self.losses or row.loss in self.losses)
         )
 
 
@@ -87,7 +87,7 @@ class Fair(SpecPart):
         """Refuse seeds with which the rows are searched and their finalists are ranked."""
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"the searches of rows use {join_words(sorted(used))}. Choose other seeds."
+            message = f"the seeds {join_words(sorted(used))} tune the rows. Choose other seeds."
             raise ConfigError("seeds", message)
         return value
 
@@ -104,10 +104,10 @@ class Fair(SpecPart):
     def check_possible(self) -> "Fair":
         """Refuse overrides of unknown comparisons, and too many finalists for the searches."""
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ConfigError("overrides", f"`of` does not name {join_words(unknown)}. Add it")
+            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}. Add it there")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
-            raise ConfigError("finalists", f"{message}: rows without a neutral cell rank one more")
+            raise ConfigError("finalists", f"{message}: some rows rank one more. Lower the number.")
         return self
 
 
@@ -152,8 +152,9 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
         # check the comparison
         study = studies.get(name) or {}
         variants = study.get("variants") or {}
-        centred = "around" in study or any("around" in variant for variant in variants.values())
-        if study.get("design") != "compare" or not variants or centred or study.get("cross"):
+        is_centred = "around" in study or any("around" in variant for variant in variants.values())
+        has_only_variants = study.get("design") == "compare" and variants and not study.get("cross")
+        if is_centred or not has_only_variants:
             message = f"{name!r} is no comparison of `variants` without `around`"
             remedy = "Name such a study, or write the searches of its rows yourself"
             raise ConfigError(f"fair.of.{idx}", f"{message}. {remedy}")
@@ -161,7 +162,7 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
         twin_rows = list(_list_rows(data, name, study, fair))
         twins = _build_equal_budget_studies(name, study, twin_rows, fair)
         for existing in twins.keys() & studies.keys():
-            message = f"the fair twin would overwrite the study {existing!r}. Rename yours"
+            message = f"the fair twin would overwrite the study {existing!r}. Rename that study"
             raise ConfigError(f"fair.of.{idx}", message)
         studies |= twins
         rows += twin_rows
@@ -204,8 +205,8 @@ def _build_equal_budget_studies(
         # A neutral cell (the method switched off) is one candidate more for its own row and for its
         # baseline. Other rows get one more finalist instead.
         lacks_neutral = bool(baseline_cells) and baseline is None and row.cell not in baseline_cells
-        best = fair.finalists + lacks_neutral
-        promotion = {"design": "promote", "of": row.tune, "best": best, "seeds": RANKED}
+        n_best = fair.finalists + lacks_neutral
+        promotion = {"design": "promote", "of": row.tune, "best": n_best, "seeds": RANKED}
         promotions[row.best] = promotion | shared
         if baseline is not None:
             promotions[row.best]["neutral"] = {"best_of": baseline.best}
@@ -253,7 +254,7 @@ def _list_rows(
 
 
 def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
-    """Return the plain row of equal loss and backbone; None if a method has no neutral cell."""
+    """Return the plain row of equal loss and backbone; None if the method has no off setting."""
     from trainables.methods.base import METHODS
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:

@@ -44,8 +44,8 @@ class Resources(SpecPart):
     def check_gpus(cls, value: float | None) -> float | None:
         """Refuse a number of GPUs that is neither 0, a fraction of one GPU nor a whole number."""
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
-            message = f"{value:g} must be 0, a fraction from {SMALLEST} to 1, or a whole number"
-            raise ConfigError("gpus", message)
+            message = f"0, a fraction from {SMALLEST} to 1, or a whole number"
+            raise ConfigError("gpus", f"the number of GPUs must be {message}, not {value:g}.")
         return value
 
 
@@ -115,7 +115,7 @@ class Source:
     def locate(self, path: str) -> str:
         """Return a path with its place, as in `spec.yaml line 12: studies.tune.space`.
 
-        The line is that of the path or of the nearest part above it. Options have none.
+        The line is that of the path or of the nearest part above it. An option (`--set`) has none.
         """
         if path.startswith("-"):
             return path

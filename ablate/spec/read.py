@@ -69,7 +69,7 @@ def _read_extended(
         The values and the lines of their paths.
     """
     location = f"{path}: extends"
-    real_path = Path(os.path.realpath(path))  # unlike Path.resolve, it accepts a cycle of links
+    real_path = Path(os.path.realpath(path))  # Path.resolve refuses a cycle of links
     if real_path in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(real_path) :], real_path))
         message = f"the files extend each other in a cycle ({cycle}). Remove one `extends`."
@@ -80,7 +80,7 @@ def _read_extended(
     document = load_yaml(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else format_value(document.data)
-        message = f"a spec is a mapping (name, studies, …), not {shape}: start from search_spaces/"
+        message = f"a spec is a mapping (name, studies, …), not {shape}: copy one of search_spaces/"
         raise ConfigError(str(path), message)
     # read the files that it extends
     content = dict(document.data)
@@ -133,8 +133,8 @@ def check_spec(data: dict[str, Any], source: Source, settings: Mapping[str, Any]
         data = expand_default_spaces(data, settings)
         spec = _validate(data)
         if spec.fair is not None:
-            plain = {key: value for key, value in data.items() if key != "fair"}
-            spec = _validate(add_equal_budget_studies(plain, spec.fair))
+            without_fair = {key: value for key, value in data.items() if key != "fair"}
+            spec = _validate(add_equal_budget_studies(without_fair, spec.fair))
         order = _order_studies(spec.studies)
         for name, field in spec.report.map_studies_to_paths().items():
             _check_study(field, name, spec.studies)
@@ -158,7 +158,6 @@ def _validate(data: dict[str, Any]) -> Spec:
 
 
 def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
-    """Check that a study exists."""
     if name not in studies:
         names = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
         remedy = suggest_nearest(name, studies)

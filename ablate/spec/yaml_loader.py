@@ -98,7 +98,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(name, f"the file cannot be read ({error.strerror or error})") from None
+        raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
         message = f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
         raise ConfigError(name, message) from None
@@ -144,13 +144,13 @@ class _Builder:
         # refuse too many or too deep values, which anchors and aliases can multiply
         self.count += 1
         if self.count > MAX_NODES:
-            self.refuse(node, f"with aliases, there are more than {MAX_NODES} values: remove some")
+            self.refuse(node, f"aliases make more than {MAX_NODES} values: remove some values")
         if depth > MAX_DEPTH:
             self.refuse(node, TOO_DEEP)
         if isinstance(node, ScalarNode):
             return self.build_scalar(node)
         if id(node) in self.ancestors:
-            self.refuse(node, "an anchor contains itself: remove its alias inside")
+            self.refuse(node, "an anchor contains its own alias: remove the alias")
         # convert a mapping or a list with its children
         self.ancestors.add(id(node))
         try:
@@ -168,7 +168,7 @@ class _Builder:
             self.ancestors.discard(id(node))
 
     def build_mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
-        """Return a mapping node as a dict, with its keys over those of mappings merged by `<<`."""
+        """Return a mapping node as a dict; its keys win over those of mappings that `<<` merges."""
         values: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
@@ -178,11 +178,11 @@ class _Builder:
                 for part in child.value if isinstance(child, SequenceNode) else [child]:
                     if not isinstance(part, MappingNode):
                         self.refuse(part, "`<<` merges only mappings: write <<: *anchor")
-                    merged = self.build(part, path, depth + 1) | merged
+                    merged = self.build(part, path, depth + 1) | merged  # the first one wins
                 continue
             self.build_scalar(key)  # refuses tagged keys
             if key.value in values:
-                self.refuse(key, f"the key {key.value!r} occurs twice: remove one of the two")
+                self.refuse(key, f"the key {key.value!r} occurs twice: remove one key")
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _find_line(key)
             values[key.value] = self.build(child, where, depth + 1)
@@ -194,7 +194,7 @@ class _Builder:
         if tag in ("str", "merge"):
             return check_text(text, self.place(node))
         if tag not in _SCALARS or not _SCALARS[tag].match(text):
-            self.check_tag(node, "")
+            self.check_tag(node, "")  # refuses the tag
         if tag == "null":
             return None
         if tag == "bool":
@@ -212,7 +212,7 @@ class _Builder:
     def check_tag(self, node: Node, expected: str) -> None:
         """Refuse any tag except the implicit one of the node's kind."""
         if node.tag != _TAG + expected:
-            self.refuse(node, f"values have no tags: remove {node.tag.replace(_TAG, '!!')}")
+            self.refuse(node, f"a value may have no tag: remove {node.tag.replace(_TAG, '!!')}")
 
     def refuse(self, node: Node, message: str) -> NoReturn:
         """Raise an error with the line of a node."""

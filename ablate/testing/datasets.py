@@ -87,7 +87,7 @@ def check_loads_alike(data: DataOptions, folder: Path) -> Dataset:
     config = _build_config(data)
     dataset, again = (load_dataset(config, folder / cache) for cache in ("first", "second"))
     size, images, classes = len(dataset.labels), dataset.images, dataset.classes
-    assert len(images) == size > 0, f"{len(images)} images and {size} labels"
+    assert len(images) == size > 0, f"there are {len(images)} images and {size} labels"
     assert dataset.labels.dtype == torch.int64 and images.flat.dtype == torch.uint8
     assert torch.unique(dataset.labels).tolist() == list(range(len(classes))), (
         "labels must be 0 … number of classes − 1, and every class must have images"

@@ -41,7 +41,7 @@ def check(loss: Component) -> None:
     x, labels = draw_embeddings(), build_labels(needs, B, C)
     for extreme in EXTREMES.values():
         check_finite_gradients(method, extreme(x), labels)
-    with torch.autocast("cpu", torch.bfloat16):  # few distinct values
+    with torch.autocast("cpu", torch.bfloat16):  # rounding gives few distinct values
         rounded = torch.nn.Linear(D, D)(x)
     check_finite_gradients(method, rounded.float(), labels)
     # batches of one class, of one pair, of two pairs, and of two single images
@@ -69,7 +69,6 @@ def check_mean_over_leading_dimensions(loss: Component) -> None:
 
 
 def find_needs(loss: Component) -> BatchNeeds:
-    """Return what a loss requires of batches."""
     return LOSSES[list_options(loss)["name"]].batch
 
 
@@ -86,7 +85,6 @@ def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
 
 
 def build_plain_method(loss: Component, classes: int = C) -> Method:
-    """Build the plain method with the loss."""
     config = TrialConfig.model_validate({"loss": list_options(loss), "embedding": {"dim": D}})
     return build_method(config, features=D, classes=classes, seed=1)
 

@@ -11,7 +11,6 @@ Component = str | Mapping[str, Any]  # a component's name, or its options includ
 
 
 def list_options(component: Component) -> dict[str, Any]:
-    """Return a component as options with a name."""
     return {"name": component} if isinstance(component, str) else dict(component)
 
 

@@ -62,7 +62,7 @@ def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> 
 def suggest_nearest(query: str, candidates: Iterable[str]) -> str:
     """Return a remedy for an unknown word: the most similar candidate, if there is one."""
     close = find_closest(query, candidates)
-    return f"Did you mean {close!r}?" if close else "Choose one of those."
+    return f"Did you mean {close!r}?" if close else "Choose one of the known names."
 
 
 def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
@@ -75,7 +75,7 @@ def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
     """Return the message for an unknown metric, with the six most similar ones.
 
-    `more` ends the list of metrics, for example with where others come from.
+    `more` is added after the list of metrics, for example a key that names further metrics.
     """
     names = list(candidates)
     # R@1 and P@1 → recall_at_1, mAP@R and mAP → map_at_r, F-1 → f1, RP → r_precision
@@ -107,7 +107,7 @@ def explain_validation_error(
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     paths = [_find_path(fault, data) for fault in faults]
-    # a union has faults of each member; take the deepest, of the member that matched best
+    # of a union each member has a fault: take the deepest, since its member matches best
     index = 0
     if isinstance(faults[0]["input"], list | dict):
         inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
@@ -125,7 +125,7 @@ def explain_validation_error(
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(field, "this key is required. Add it.")
+        return path, ConfigError(field, "this key is required. Add the key.")
     if kind == "value_error":
         return path, ConfigError(field, str(fault["msg"]).removeprefix("Value error, "))
     text = str(fault["msg"]).partition(" after validation")[0]
@@ -181,7 +181,7 @@ def _describe_unknown_key(
     field, key = ".".join(path), path[-1]
     for removed, remedy in REMOVED_KEYS.items():
         if re.search(rf"(^|\.){removed}$", field):
-            return f"the key {key!r} was removed in {VERSION}. Leave it out: {remedy}"
+            return f"the key {key!r} was removed in {VERSION}. Leave the key out: {remedy}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
@@ -205,8 +205,8 @@ def _explain_tag(
     else:
         models = _iterate_models(annotation)
         names = [name for inner_model in models for name in _list_tag_values(inner_model, tag)]
-    choices = f": one of {join_words(names)}" if names else ""
-    return ConfigError(field, f"the key `{tag}` is missing. Add it{choices}.")
+    choices = f" with one of {join_words(names)}" if names else ""
+    return ConfigError(field, f"the key `{tag}` is missing. Add the key{choices}.")
 
 
 def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
@@ -243,7 +243,7 @@ def _descend_to(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequen
 
 
 def _find_model(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
-    """Return the model that validates `data`; None if the annotation leaves it open or has none.
+    """Return the model that validates `data`; None if there is none, or several may do so.
 
     A registry finds the model by `data["name"]`, a union by `design` or `name`.
     """

@@ -39,8 +39,8 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
     """Merge nested mappings deeply; lists and scalars of `top` replace those of `base`.
 
     Where `top` names another method, loss or data set, options of the former one are dropped.
-    Options of a component that has no name yet stay, as a tuned temperature before the layer that
-    names its loss; validation reports those that do not fit the name.
+    Options of a component that has no name yet stay, for example a tuned temperature below the
+    layer that names its loss; validation later reports options that do not fit the name.
     """
     merged = dict(base)
     for key, value in top.items():
@@ -78,14 +78,14 @@ def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """Return the address, for messages, in the last layer that sets `path` or a path above it.
+    """Return the address, for messages, of `path` in the last layer that sets it or a part above.
 
     Args:
         layers: lowest first.
         reported: the path that the address ends with; "" stands for `path`.
 
     Returns:
-        If no layer sets the path: "trial" if `reported` is empty, else one in the last layer.
+        If no layer sets the path: "trial" if `reported` is empty, else its place in the last layer.
     """
     parts = path.split(".") if path else []
     for length in range(len(parts), 0, -1):

@@ -33,7 +33,7 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in values.items():
         address = join_address(where, key)
         if not isinstance(key, str):
-            raise ConfigError(address, f"the key {key!r} is no text. Put it in quotes.")
+            raise ConfigError(address, f"the key {key!r} is no text. Put the key in quotes.")
         first, *others = key.split(".")
         inner: Any = expand_paths(value, address) if isinstance(value, Mapping) else value
         for part in reversed(others):
@@ -50,9 +50,7 @@ def _merge_value(nested: dict[str, Any], key: str, value: Any, where: str) -> No
         for inner_key, inner_value in value.items():
             _merge_value(nested[key], inner_key, inner_value, join_address(where, key))
     else:
-        raise ConfigError(
-            join_address(where, key), "this path is given twice. Remove one of the two."
-        )
+        raise ConfigError(join_address(where, key), "this path is given twice. Remove one of them.")
 
 
 def join_address(where: str, path: object) -> str:
@@ -83,9 +81,9 @@ def has_path(values: Mapping[str, Any], path: str) -> bool:
     return True
 
 
-def is_path_within(path: str, other: str) -> bool:
-    """Return whether a path equals another one or is below it."""
-    return path == other or path.startswith(f"{other}.")
+def is_path_within(path: str, *others: str) -> bool:
+    """Return whether a path equals one of the other paths or is below one of them."""
+    return any(path == other or path.startswith(f"{other}.") for other in others)
 
 
 def find_varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -37,7 +37,7 @@ class _PrintHandler(logging.Handler):
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Print progress messages (`trainables.machine.progress`) to standard error in a block."""
+    """Print progress messages (`trainables.machine.progress`) on stderr in the `with` block."""
     handler, level = _PrintHandler(), PROGRESS.level
     PROGRESS.addHandler(handler)
     PROGRESS.setLevel(logging.INFO)

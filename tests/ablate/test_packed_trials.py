@@ -40,7 +40,7 @@ def test_a_spec_that_packs_is_refused(where: str) -> None:
         specs.plan(spec, settings=settings)
     text = str(refused.value)
     assert where in text and "was removed in 0.2.0" in text
-    assert "Leave it out" in text
+    assert "Leave the key out" in text
 
 
 def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:

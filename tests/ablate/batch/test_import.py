@@ -206,7 +206,7 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
         refused(work, out, message)
         path.write_bytes(data)
     other.write_bytes(data)
-    refused(work, out, "which belongs to another folder")
+    refused(work, out, "That trial has another folder")
 
 
 def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_box_without_a_search_behind_it_is_refused() -> None:
     grid = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-2]}}
     with pytest.raises(ConfigError, match="no numeric axis was searched for base"):
         plan(grid, space=ALPHA, around={"best_of": "base", "box": 2})
-    with pytest.raises(ConfigError, match="only `around` of a search has a box"):
+    with pytest.raises(ConfigError, match="only `around` of a search has a `box`"):
         plan(grid | {"around": {"best_of": "tune", "box": 2}}, space=ALPHA)
     with pytest.raises(ConfigError, match=r"studies\.tune\.population: the sampler tpe takes no"):
         plan(around={"best_of": "base", "box": 2}, population=5)
