@@ -60,7 +60,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
         yield f"{title}: {text}"
         return
     if listing is None:
-        yield f"{title}: its images are known after `ablate data check {name}`"
+        yield f"{title}: `ablate data check {name}` reads and counts its images"
         return
     rows, root, problems = listing
     counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())

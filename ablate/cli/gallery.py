@@ -69,7 +69,7 @@ def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -
         if indexed is not None:
             index, prepared = indexed
             values, columns = index.search(prepared[rows.numpy()], count + 1)
-            values = values if index.metric_type == 0 else -values  # 0: no distance
+            values = values if index.metric_type == 0 else -values  # 0: inner product
         else:
             blocks = torch.split(embeddings, REFERENCES)
             scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
@@ -77,7 +77,8 @@ def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -
         for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
             # leave out the query itself, which may be missing if other pictures are equal to it
             pairs = zip(row_values.tolist(), row_columns.tolist(), strict=True)
-            neighbours, other_pairs = [], [(value, col) for value, col in pairs if col != row]
+            other_pairs = [(value, column) for value, column in pairs if column != row]
+            neighbours = []
             for value, column in other_pairs[:count]:
                 same_class = None if classes is None else classes[column] == classes[row]
                 neighbours.append(Neighbour(paths[column], value, same_class))

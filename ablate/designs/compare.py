@@ -206,5 +206,4 @@ class Compare(StudyBase):
 
 
 def _format_place(factor: str, level: str) -> str:
-    """Return the place of a level in the study's options."""
     return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"

@@ -34,7 +34,7 @@ class ComponentDesign(StudyBase):
         for name, off in self.components.items():
             for path in off:
                 if owners.setdefault(path, name) != name:
-                    message = f"{owners[path]} and {name} both set {path}. Keep it in one."
+                    message = f"{owners[path]} and {name} both set {path}. Keep the path in one."
                     raise ConfigError("", message)
         return self
 

@@ -92,7 +92,7 @@ class _Checker:
             ):
                 self._check_centre(name, None, [values])
             return
-        # centres: of points with settings of their own, or one (None) that all points share
+        # the centre of each point with settings of its own, or one (None) that all points share
         points = study.list_representatives()
         for point in points:
             self._check_centre(name, point, ())
@@ -294,7 +294,7 @@ class _Checker:
             raise ConfigError(self.locate(field), f"{message}. {remedy}")
         has_varying_seeds = study.race is not None or self.plan.find_precision(name) is not None
         if has_varying_seeds and any(point.shift for point in study.all_points):
-            message = "`shift_seeds` needs listed seeds without a race. Remove `shift_seeds`."
+            message = "`shift_seeds` needs a fixed list of seeds, and no race. Remove the shift."
             raise ConfigError(self.locate(f"studies.{name}"), message)
         if is_staged and (study.splits is not None or study.folds is not None):
             message = "seeds by precision cannot be used with folds or splits. List the seeds."

@@ -178,17 +178,17 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
     """
     bases = dict.fromkeys(base for row in rows for base in row.bases)
     searches = [base for base in bases if _is_search(plan, base)]
-    single = [s for s in searches if len(plan.list_seeds(s)) * len(plan.list_folds(s)) == 1]
-    if single and len({frozenset(row.bases) for row in rows}) > 1:
-        cells = [row.cell for row in rows if set(row.bases) & set(single)]
+    trained_once = [s for s in searches if len(plan.list_seeds(s)) * len(plan.list_folds(s)) == 1]
+    if trained_once and len({frozenset(row.bases) for row in rows}) > 1:
+        cells = [row.cell for row in rows if set(row.bases) & set(trained_once)]
         # On frozen features noise is small, and more proposals are worth more than seeds.
-        regimes = [regime for base in single for regime in collect_study_regimes(plan, base)]
+        regimes = [regime for base in trained_once for regime in collect_study_regimes(plan, base)]
         on_heads = any(regime["backbone.mode"] == "frozen" for regime in regimes)
         or_seeds = "" if on_heads else ", or give 2 or 3 seeds a proposal"
         yield (
             f"{name} compares rows whose search trained each proposal once: {shorten_list(cells)}; "
-            f"rank finalists of {shorten_list(single)} on fresh seeds ({{design: promote, of: "
-            f"{single[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
+            f"rank finalists of {shorten_list(trained_once)} on fresh seeds ({{design: promote, "
+            f"of: {trained_once[0]}, best: 4, seeds: [1, 2]}}) and take the best of those{or_seeds}"
         )
 
 

@@ -98,14 +98,12 @@ def trace_lineages(
             if baseline is not None and baseline.best_of in names
         }
 
-    return {
-        cell: {name: size(name) for name in names}
-        | max(
-            (count_neutral(names, others) for others in upstream.values()),
-            key=lambda lineage: sum(lineage.values()),
-        )
-        for cell, names in upstream.items()
-    }
+    lineages = {}
+    for cell, names in upstream.items():
+        neutral_counts = (count_neutral(names, others) for others in upstream.values())
+        most_neutral = max(neutral_counts, key=lambda counts: sum(counts.values()))
+        lineages[cell] = {name: size(name) for name in names} | most_neutral
+    return lineages
 
 
 def list_upstream_studies(

@@ -43,7 +43,6 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
 
 
 def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
-    """Return the paths that make a configuration neutral."""
     return [f"method.{key}" for key in get_neutral_options(config["method"]["name"])]
 
 

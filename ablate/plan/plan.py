@@ -150,7 +150,7 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
-        """Return the layers of a cell's settings, lowest first; without `point`, of the centre.
+        """Return the layers of a cell, lowest first; without `point`, those below all cells.
 
         Args:
             bases: values, by path, of the cells of other studies that the cell is centred on.

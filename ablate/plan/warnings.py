@@ -129,7 +129,7 @@ def _list_changed_settings(plan: Plan, name: str, source: str) -> list[str]:
     changes = []
     for path in dict.fromkeys(path for centre in centres for path in centre):
         texts = [format_value(centre[path]) if path in centre else "default" for centre in centres]
-        is_fold = path.startswith("data.split.fold")  # which folds a cell has, not how it trains
+        is_fold = path.startswith("data.split.fold")  # follows from the key `folds`
         if texts[0] != texts[1] and not is_fold:
             changes.append(f"{path} {' → '.join(texts)}")
     return changes

@@ -104,7 +104,7 @@ class Fair(SpecPart):
     def check_possible(self) -> "Fair":
         """Refuse overrides of unknown comparisons, and too many finalists for the searches."""
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}. Add it there")
+            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}. Add the name")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
             raise ConfigError("finalists", f"{message}: some rows rank one more. Lower the number.")

@@ -110,7 +110,8 @@ def explain_validation_error(
     # of a union each member has a fault: take the deepest, since its member matches best
     index = 0
     if isinstance(faults[0]["input"], list | dict):
-        inside = [i for i, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
+        union = paths[0]
+        inside = [i for i, path in enumerate(paths) if path[: len(union)] == union]
         index = max(inside, key=lambda i: len(paths[i]))
     fault, path = faults[index], paths[index]
     kind, field, cause = fault["type"], ".".join(path), fault.get("ctx", {}).get("error")

@@ -105,7 +105,7 @@ def test_leave_one_out_and_add_one_share_the_cells_of_all_combinations(tmp_path:
 @pytest.mark.parametrize("design", [Components, LeaveOneOut, AddOne])
 def test_a_path_belongs_to_one_component(design: Any) -> None:
     name = design.model_fields["design"].annotation.__args__[0]
-    with pytest.raises(ValueError, match="Keep it in one"):
+    with pytest.raises(ValueError, match="Keep the path in one"):
         design.model_validate({"design": name, "components": {"a": {"x": 1}, "b": {"x": 2}}})
 
 
