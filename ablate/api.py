@@ -218,7 +218,7 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
 
 
 def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
-    """Return the results of a run; compile their report first, unless `options` exclude it.
+    """Return the results of a run; compile a report first, unless `options` turn that off.
 
     Raises:
         ReportError: MLflow does not answer, or lacks what the report needs.

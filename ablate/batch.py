@@ -103,7 +103,7 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
 
 
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
-    """Return a trial's entry in the exported file; its job has no path of this machine."""
+    """Return a trial's entry in the exported file; the entry has no path of this machine."""
     runtime = replace(job.runtime, cache_dir=Path("cache"), trial_dir=None, run=None)
     studies = [cell.study for cell in cells]  # several studies may share a trial
     names = [cell.cell if cell.fold is None else f"{cell.cell}.{cell.fold}" for cell in cells]

@@ -41,5 +41,5 @@ def _is_unused(options: dict[str, Any], key: str) -> bool:
         return options[key] in (None, {}, [])
     if key == "rank":  # of `around`
         return "best_of" in options and options[key] == 1
-    # compare got `exclude` later, other designs had it from the start
+    # `exclude` is an older option in designs other than compare
     return key == "exclude" and options.get("design") == "compare" and not options[key]

@@ -94,7 +94,7 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> 
     assert f"sop (Stanford Online Products): {sets / 'stanford_online_products'}: train 24" in out
     assert "  1 of 45 images missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out
     assert "  train: 23 images of 6 classes, not 5,864 images of 100 classes" in out
-    assert "cars196 (Cars196): not here; offered at https://" in out
+    assert "cars196 (Cars196): the data set is not here; it is offered at https://" in out
     assert "inshop holds" in out
 
 
@@ -112,7 +112,9 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         assert "44 images were read in" in out and ", 2 are bad" in out
         for name in ("Made_Bird_0001_2.jpg", "Made_Bird_0003_4.jpg"):
             assert f"a bad image: {first / name}: the image cannot be read (" in out
-        assert "not as its makers say: 1 of 45 images missing (001.Made_Bird_1/" in out
+        assert (
+            "differs from its makers' description: 1 of 45 images missing (001.Made_Bird_1/" in out
+        )
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
 
 

@@ -97,7 +97,7 @@ def test_damaged_pictures_are_named_and_left_out(
     assert embed(model, birds, tmp_path / "a.npz") == 1
     said = capsys.readouterr()
     assert "left out ant/1.png: the image cannot be read" in said.err
-    assert "left out ant/no.jpg: " in said.err and "2 could not be read" in said.err
+    assert "left out ant/no.jpg: " in said.err and "2 pictures could not be read" in said.err
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
         assert len(file["paths"]) == len(file["embeddings"]) == 11
         assert "ant/1.png" not in file["paths"]
@@ -134,8 +134,8 @@ def test_a_gallery_of_class_folders(
     words = ["neighbours", str(model), str(birds), "--to", str(to), "--nearest", "3"]
     assert main([*words, "--device", "cpu"]) == 0
     said = capsys.readouterr().out
-    assert "12 of 12 pictures with their nearest" in said
-    assert "the nearest is of the same class for 12 of these" in said
+    assert "12 of 12 pictures, each with its nearest neighbours" in said
+    assert "the nearest neighbour has the same class for 12 of these" in said
     assert sorted(path.name for path in to.iterdir()) == ["index.html", "thumbs"]
     text = (to / "index.html").read_text()
     assert text.count('<div class="row">') == 12 and "<b>" in text and "bee & <b>" not in text

@@ -77,7 +77,7 @@ def test_a_sweep_under_way_is_told_from_files(
         assert "  node one: 1 of 1 slots in use\n  node two: 0 of 1 slots in use\n" in text
         assert text.count(", on one\n") == 1 and ", on two" not in text
         reason = "TrialFailure: metric: the loss is not finite at step 3"
-        assert f"failed: 1 × {reason} (as {first.trial_id})" in text
+        assert f"failed: 1 × {reason} (as trial {first.trial_id})" in text
         assert command(tmp_path, "status", "--json") == 0
         (sweep,) = json.loads(capsys.readouterr().out)["sweeps"]
         (driver,) = sweep["drivers"]
