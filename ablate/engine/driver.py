@@ -40,7 +40,7 @@ _print_line = partial(print_text, flush=True)
 
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
-    """Run all trials of a plan whose results the ledger lacks; return how the run ended.
+    """Run the trials of a plan that have no result in the ledger; return how the run ended.
 
     Raises:
         ConfigError: the ledger, the storage, the data or the weights cannot be used, or the cluster
@@ -66,11 +66,11 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
             )
             stack.enter_context(checkpoints)
-            # bring a finished trial's files where its next evaluation reads them
+            # for a further evaluation: upload a trial's files for other nodes, or download them
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        ledger.release_dead()  # trials that killed drivers were running
+        ledger.release_dead()  # free the trials of drivers that were killed
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(
@@ -83,11 +83,11 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             retry_failed=settings.retry_failed,
             force=settings.force,
         )
-        # refuse results that other code has made, or with `--same-code` accept them
+        # refuse results that another version of the code has made, or accept them (--same-code)
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:  # some trial has to run
             check_data(plan, dispatch.progression, settings.cache)
-        # start the thread that writes MLflow, which imports it while Ray starts
+        # start the thread that writes to MLflow; the thread imports MLflow while Ray starts
         tracker: MlflowTracker | None = None
         if settings.tracking_uri is not None:
             tracker = MlflowTracker(
@@ -107,9 +107,9 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
                     interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
-            if settings.same_code:  # for cells that have become known during the run
+            if settings.same_code:  # also accept results of cells that became known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
-            # summarize, and end the MLflow run
+            # sum up, and choose the status with which `tracker.close` ends the MLflow run
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
@@ -122,7 +122,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
-    """Download the ledger if storage has a newer one; return a context that uploads copies."""
+    """Download a newer ledger from storage; return a context that uploads copies of it."""
     if settings.storage is None:
         return None
 
@@ -173,12 +173,12 @@ def _build_outcome(
 def _run_ray_tune(
     plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
 ) -> tuple[int | None, str]:
-    """Run Ray Tune; return the signal that stopped it, or None, and why Ray broke, or ""."""
+    """Run Ray Tune; return (the signal that stopped it or None, why Ray failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
     tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
-    def stop_as_by_ctrl_c() -> None:
+    def stop_as_by_ctrl_c() -> None:  # called when `ablate stop` asks for it
         signals.append(signal.SIGINT)
         dispatch.stop()
 
@@ -227,7 +227,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
         A list to which the number of the first signal is added.
     """
     signals: list[int] = []
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # of stdout and stderr
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # those of stdout and stderr
 
     def discard_output_to_closed_terminal() -> None:
         """Send stdout and stderr to /dev/null if they were terminals and are none any more."""
@@ -258,6 +258,6 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     try:
         yield signals
     finally:
-        discard_output_to_closed_terminal()  # SIGHUP may arrive before the terminal is closed
+        discard_output_to_closed_terminal()  # again: SIGHUP may precede the closing
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -151,7 +151,7 @@ class DriverStatusFile:
     def __init__(
         self, out: Path, owner: Owner, sweep_id: str, title: str, stop: Callable[[], None]
     ) -> None:
-        """Prepare the first status and the thread that writes it; `stop` is called on request."""
+        """Prepare the first status and its thread, which calls `stop` when a stop is requested."""
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop
@@ -199,7 +199,7 @@ class DriverStatusFile:
             self._write_status()
 
     def _write_status(self) -> None:
-        """Replace the status file at once by a rename; log a failure and go on."""
+        """Replace the status file in one step, by a rename; log a failure and go on."""
         changes = {"at": time.time(), "stopping": self._is_stopping}
         text = self._status.model_copy(update=changes).model_dump_json()
         draft = self.path.with_suffix(".tmp")

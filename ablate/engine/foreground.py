@@ -19,15 +19,15 @@ MOST_NAMES = 16  # cells in an error message
 
 
 def find_cell(progression: Progression, address: str) -> Cell:
-    """Find the cell at `STUDY/CELL[@seed[.fold]]`, by default that of the first seed and fold."""
+    """Find the cell at `STUDY/CELL[@seed[.fold]]`, by default at its first seed and fold."""
     study, _, name = address.partition("/")
     check_study(progression.plan, study)
-    cells: dict[str, Cell] = {}  # by each form of its name: CELL, CELL@seed, CELL@seed.fold
+    cells: dict[str, Cell] = {}  # by each form of the address: CELL, CELL@seed, CELL@seed.fold
     for cell in progression.studies[study].cells:
         for suffix in ("", f"@{cell.seed}", f"@{cell.seed}.{cell.fold}"):
-            cells.setdefault(f"{cell.cell}{suffix}", cell)
+            cells.setdefault(f"{cell.cell}{suffix}", cell)  # the first seed and fold stay
     if not cells:
-        raise ConfigError(OPTION, f"the cells of {study} are not known yet. Run the sweep first.")
+        raise ConfigError(OPTION, f"cells of {study} wait for other results. Run the sweep first.")
     if name not in cells:
         names = list(dict.fromkeys(cell.cell for cell in cells.values()))
         fault = f"{study} has no cell {name!r}; it has {join_words(names[:MOST_NAMES])}."
@@ -48,7 +48,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     check_study(plan, address.partition("/")[0])
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
-        ledger.release_dead()  # trials that killed drivers were running
+        ledger.release_dead()  # free the trials of drivers that were killed
         # run a failed cell again, because users run one cell to find its fault
         facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
         progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
@@ -56,14 +56,14 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
-            print_text(f"taken as the same code: {line}")
+            print_text(f"results of other code are accepted: {line}")
         if cell.error is not None:  # its configuration is invalid
             print_text(cell.error)
             return 1
         job = dispatch.claim_job_of(cell.trial_id)
         if job is None:
             row = ledger.get_trial(cell.trial_id) or {}
-            print_text(f"trial {cell.trial_id} is {row.get('status')} already; nothing is run")
+            print_text(f"trial {cell.trial_id} is {row.get('status')} already, so nothing is run")
             return 0
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
         try:
@@ -79,11 +79,11 @@ def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
-            events = attempt.receive_events(patience=0.0)  # waits until there is at least one
+            events = attempt.receive_events(patience=0.0)  # returns after at least one event
             dispatch.record_events(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":
-                    metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())
+                    metrics = ", ".join(f"{name} {x:.4g}" for name, x in event["metrics"].items())
                     print_text(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
             last = events[-1]
             if last["event"] == "failed":
@@ -91,7 +91,8 @@ def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
                 return 1
             if last["event"] == "final":
                 for split, metrics in last["evaluations"].items():
-                    print_text(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
+                    texts = [f"{name} {value:.4f}" for name, value in metrics.items()]
+                    print_text(f"{split}: {', '.join(texts)}")
                 return 0
     finally:
         attempt.close()

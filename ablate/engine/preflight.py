@@ -50,7 +50,7 @@ def preview_progression(plan: Plan, settings: Settings) -> Iterator[Progression]
         empty = Path(folder) / "ledger.sqlite"
         with Ledger(settings.ledger if settings.ledger.is_file() else empty) as ledger:
             progression = Progression(plan, settings.open_facts(ledger), record=False)
-            while progression.list_new_cells():  # which adds cells until no more are ready
+            while progression.list_new_cells():  # each call adds the cells that are ready
                 pass
             yield progression
 
@@ -62,12 +62,12 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
         ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
     """
     check_classes(plan, progression, cache)
-    for text in describe_trainings(plan, progression, cache)[1]:  # the warnings
+    for text in describe_trainings(plan, progression, cache)[1]:  # only warnings
         print_text(f"warning: {text}", flush=True)
     for weights, use in find_missing_weights(plan, progression, cache, device).items():
         assert use.backbone is not None
         if use.backbone.weights in FETCHED:
-            print_text(f"weights: fetching {weights}, once for all trials", flush=True)
+            print_text(f"weights: {weights} is being downloaded, once for all trials", flush=True)
         try:
             fetch_weights(use.backbone)
         except ConfigError as error:
@@ -76,8 +76,8 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
     """Raise ConfigError if pending trials have too few classes for their splits or batches."""
-    counts: dict[str, int | None] = {}  # classes of a data set; None if only its images tell
-    searches = set[tuple[str, int | None, int]]()  # (study, fold, training classes) checked below
+    counts: dict[str, int | None] = {}  # number of classes; None if only the images show it
+    checked = set[tuple[str, int | None, int]]()  # (study, fold, number of training classes)
     for use in iterate_required_inputs(plan, progression):  # data and batch of some trials
         if use.data is None:  # a later result decides which data set it is
             continue
@@ -94,52 +94,53 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
         except ConfigError as error:
             raise locate_error(plan, progression, use, error) from error
         search = use.study, use.fold, training_classes
-        if search not in searches:
-            searches.add(search)
+        if search not in checked:
+            checked.add(search)
             _check_searched_batches(plan, *search)
 
 
 def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
     """Raise ConfigError if a search can draw a batch size or `per_class` that never fits.
 
-    A value never fits if each combination with the other's ends or choices needs more `classes`.
+    A value never fits if there are too few `classes` for it with any value of the other setting.
     """
     sampled = plan.spec.studies[study].sampling()
     space = sampled.space if sampled else {}
     paths = [path for path in BATCH if path in space]
     if not paths:
         return
-    # values of the axes on which the batch axes depend (`when`)
-    above = {k: v for path in paths for k, v in branches.build_example(space, path).items()}
-    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}  # (path, value) → faults or None
+    conditions: dict[str, Any] = {}  # values of other axes that make the batch axes active (`when`)
+    for path in paths:
+        conditions |= branches.build_example(space, path)
+    faults: dict[tuple[str, Any], list[ConfigError | None]] = {}  # by path and value; None: it fits
     for values in itertools.product(*(space[path].list_ends() for path in paths)):
         params, fault = dict(zip(paths, values, strict=True)), None
         try:
-            point = Point("", {}, above | params, "space")
+            point = Point("", {}, conditions | params, "space")
             config = plan.resolve_config(study, point, plan.find_example(study), fold)
             check_batch(config.training.batch_size, config.training.per_class, classes)
         except ConfigError as error:  # a fault of another setting is reported by its trial
             fault = error if error.path == "training.batch_size" else None
-        for item in params.items():
-            faults.setdefault(item, []).append(fault)
+        for path_and_value in params.items():
+            faults.setdefault(path_and_value, []).append(fault)
     for (path, value), errors in faults.items():
         if all(errors):
             where = plan.loaded.source.locate(f"studies.{study}.space.{path}")
-            message = f"{value!r} cannot be drawn: {errors[0]} Narrow the space."
+            message = f"the search may draw {value!r}, but {errors[0]} Narrow this axis."
             raise ConfigError(where, message)
 
 
 def describe_trainings(
     plan: Plan, progression: Progression, cache: Path
 ) -> tuple[dict[str, str], list[str]]:
-    """Return study → a line on its images, steps and classes; and warnings on pending trials.
+    """Return a line on images, steps and classes by study, and warnings on pending trials.
 
     Where proposals or other results decide a value, the value of the study's first cell is used.
     """
     splits: dict[tuple[str, str], Splits | None] = {}
 
     def load_splits(section: Mapping[str, Any]) -> Splits | None:
-        """Split a data set of the config without its pixels; None if that needs its images."""
+        """Split the data set that `section` names without its pixels; None if they are needed."""
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in splits:
@@ -157,7 +158,7 @@ def describe_trainings(
         configs = valid_configs or [build_example_config(plan, state)]
         distinct = {(id(config["data"]), id(config["training"])): config for config in configs}
         # compute the size of each training
-        sizes: set[tuple[int, ...]] = set()  # pixels, images, steps of an epoch, steps of a trial
+        sizes: set[tuple[int, ...]] = set()  # (pixels, images, steps of an epoch, steps in all)
         warnings: dict[str, str] = {}  # kind → the first warning of this kind
         for config in distinct.values():
             training, parts = config["training"], load_splits(config["data"])
@@ -185,7 +186,7 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
     for cell in state.cells:
         if cell.error is None:
             return cell.config
-    # take a point of the study, and example values for what other studies' results decide
+    # take a point of the study, and example values where results of other studies decide
     point = plan.spec.studies[state.name].list_representatives()[0]
     example = plan.resolve_config(state.name, point, plan.find_example(state.name))
     return example.model_dump(mode="json")
@@ -263,7 +264,7 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
 def find_missing_weights(
     plan: Plan, progression: Progression, cache: Path, device: str
 ) -> dict[str, Use]:
-    """Return missing weights of backbones → the inputs of the first trial that needs them."""
+    """Map missing weights of backbones to the inputs of the first trial that needs them."""
     missing: dict[str, Use] = {}
     checked = set[str]()
     for use in iterate_required_inputs(plan, progression):

@@ -53,18 +53,18 @@ class NodeList:
         return sum(slots for _, _, slots in self.nodes)
 
     def list_nodes(self, running: Sequence[str]) -> list[Node]:
-        """Return the machines, each with its trials of `running`, and forget all other trials."""
-        # a single machine has all trials, even before their first event; others wait for a slot
+        """Return each machine with the `running` trials on it, and forget all other trials."""
+        # a single machine has all running trials, even those that have sent no event yet
         if len(self.nodes) == 1:
             [(only_node, _, slots)] = self.nodes
             self.node_by_trial = dict.fromkeys(running[:slots], only_node)
-        known, names = self.node_by_trial, Counter(name for _, name, _ in self.nodes)
+        known, name_counts = self.node_by_trial, Counter(name for _, name, _ in self.nodes)
         self.node_by_trial = {trial: known[trial] for trial in running if trial in known}
         return [
             Node(
-                name=name if names[name] == 1 else f"{name} {node[:6]}",  # of equal names, the id
+                name=name if name_counts[name] == 1 else f"{name} {node[:6]}",  # equal names
                 slots=slots,
-                trials=[trial for trial, place in self.node_by_trial.items() if place == node],
+                trials=[trial for trial, where in self.node_by_trial.items() if where == node],
             )
             for node, name, slots in self.nodes
         ]
@@ -73,14 +73,15 @@ class NodeList:
 def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
     """Return a row of progress for each study, when `parallel` trials run at once.
 
-    eta = pending trials · elapsed / ended trials, where running trials count as half, scaled by the
-    mean duration of the study's trials over that of all trials; None until a trial has ended.
+    The remaining seconds `eta` are None until a trial has ended. Then they are `elapsed` per ended
+    trial, times pending trials, times the study's mean duration of a trial over that of all
+    studies. A running trial counts as half ended.
 
     Args:
         elapsed: seconds since the first trial could start.
     """
     running = set(list_running_trials(dispatch, parallel))
-    durations = [wall for study_walls in dispatch.walls.values() for wall in study_walls]
+    durations = [seconds for jobs in dispatch.walls.values() for seconds in jobs]  # of ended jobs
     rows = []
     for name, state in dispatch.progression.studies.items():
         row = count_cells(dispatch.progression, name, running)
@@ -91,7 +92,7 @@ def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0
             seconds_per_trial = elapsed / (len(durations) + len(running) / 2)
             relative_duration = fmean(dispatch.walls.get(name) or durations) / fmean(durations)
             row.eta = max(0.0, pending - row.running / 2) * seconds_per_trial * relative_duration
-        row.note = state.blocked or ("" if state.cells else "waits for its centre")
+        row.note = state.blocked or ("" if state.cells else "waits for results of other studies")
         rows.append(row)
     return rows
 
@@ -100,9 +101,9 @@ def count_cells(progression: Progression, name: str, running: set[str]) -> Study
     """Count a study's done, failed and running cells, and find the best mean over seeds."""
     state = progression.studies[name]
     row = StudyRow(name, state.size, len(state.cells))
-    objective = progression.plan.list_objectives(name)[0]
+    objective = progression.plan.list_objectives(name)[0]  # the first one decides
     split, metric = MetricName.parse(objective.metric)
-    values: dict[int, list[float]] = {}  # index of a cell → values of its seeds
+    values: dict[int, list[float]] = {}  # index of a cell → its objective at each seed
     for cell in state.cells:
         fact = progression.facts[cell.trial_id]  # what the ledger says of the cell's trial
         if cell.error or fact.status == "failed":
@@ -150,11 +151,11 @@ class ProgressDisplay:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self.machines = NodeList()
-        self._start = self._last_lines = time.monotonic()  # of the run; when lines were printed
+        self._start = self._last_lines = time.monotonic()  # times of the start and of lines
         self._rows: list[StudyRow] = []
         self._take_snapshot()
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
-        self._reasons: set[str] = set()  # of failures that were printed
+        self._reasons: set[str] = set()  # reasons of failures, each of which was printed once
         dispatch.report_failure = self.report_failure
         stream = stream or sys.stdout
         # with FORCE_COLOR set, rich would otherwise take a pipe for a terminal
@@ -170,11 +171,11 @@ class ProgressDisplay:
         now = time.monotonic()
         if now < self._next_snapshot:
             return
-        self.parallel = self.machines.slots or self.parallel  # nodes come and go
+        self.parallel = self.machines.slots or self.parallel  # nodes of a cluster come and go
         self._take_snapshot()
-        # delay the next snapshot if this one was slow, so that they take a small share of the time
-        seconds = (time.monotonic() - now) / SNAPSHOT_SHARE
-        self._next_snapshot = now + min(max(SNAPSHOT_SECONDS, seconds), LINE_SECONDS)
+        # delay the next snapshot if this one was slow: snapshots take a small share of the time
+        delay = (time.monotonic() - now) / SNAPSHOT_SHARE
+        self._next_snapshot = now + min(max(SNAPSHOT_SECONDS, delay), LINE_SECONDS)
         if now - self._last_lines >= LINE_SECONDS:
             self._last_lines = now
             self.print_line(self.format_headline(), in_table=True)
@@ -189,7 +190,7 @@ class ProgressDisplay:
         self.publish(self._rows, running, self.parallel, self.machines.list_nodes(running))
 
     def print_line(self, text: str, *, in_table: bool = False) -> None:
-        """Write a line to the log, and to the screen unless it is in a live table there."""
+        """Write a line to the log, and to the screen unless a live table shows it (`in_table`)."""
         text = escape_control_characters(text)
         self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._log.flush()
@@ -210,8 +211,8 @@ class ProgressDisplay:
         """Summarize all studies: `3 of 4 slots in use, nodes: 2, left: about 12:30`."""
         busy = len(list_running_trials(self.dispatch, self.parallel))
         etas = [row.eta for row in self._rows if row.eta is not None]
-        is_known = len(etas) == len(self._rows)
-        remaining = f"about {format_duration(sum(etas))}" if is_known else "not known yet"
+        all_known = len(etas) == len(self._rows)
+        remaining = f"about {format_duration(sum(etas))}" if all_known else "not known yet"
         nodes = max(1, len(self.machines.nodes))
         return f"{busy} of {self.parallel} slots in use, nodes: {nodes}, left: {remaining}"
 
@@ -229,7 +230,7 @@ class ProgressDisplay:
         from rich.table import Table
 
         table = Table(box=None, pad_edge=False, min_width=60, title_justify="left")
-        table.title = self.format_headline()  # as wide as the table
+        table.title = self.format_headline()  # wrapped at the table's width
         for column in ("study", "done", "running", "failed", "best", "left", ""):
             table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:

@@ -62,7 +62,7 @@ class Settings:
         return (self.out / TRIALS).resolve()
 
     def open_facts(self, ledger: Ledger) -> Facts:
-        """Return the ledger's results; `force` hides all of them, `retry_failed` the failures."""
+        """Return the ledger's results; `force` hides all results, `retry_failed` only failures."""
         return Facts(
             ledger,
             self.evaluator,
@@ -118,7 +118,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code: 128 + n after signal n; 0 if no result is missing or failed; else 1."""
+        """The exit code: 128 + n after signal n; 0 if no trial is missing or failed; else 1."""
         if self.interrupted is not None:
             return 128 + self.interrupted
-        return 0 if self.is_finished and not self.failed and self.tracked else 1
+        return 0 if self.is_finished and not self.failed and self.tracked else 1  # MLflow has all

@@ -83,12 +83,12 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             notes += [f"warning: {text}" for text in warnings]
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]
-        # measure seconds per epoch of each kind of trial: in the ledger, or by a pilot
+        # find the seconds per epoch of each kind of trial in the ledger, or by a pilot (short run)
         facts = progression.facts
         rates = load_measured_rates(facts.ledger)
         kinds = _find_pending_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
-        piloted, failures = measure_pilot_rates(unknown, settings)  # rates, reasons of failures
+        piloted, failures = measure_pilot_rates(unknown, settings)  # rates; why a pilot failed
         notes += [f"warning: a kind of trial cannot run: {why}" for why in failures.values()]
         # describe the studies
         workload = Workload(plan, progression, rates | piloted, request.gpus)
@@ -116,8 +116,8 @@ def describe_missing(weights: str, use: Use) -> str:
     """Say that weights of a backbone are missing, and whether a run fetches them or ends."""
     consequence = "A run ends before its first trial (`ablate backbones` names files that fit)."
     if use.backbone is not None and use.backbone.weights in FETCHED:
-        consequence = "A run fetches it first."
-    fault = f"{weights} is not on this machine (backbone.weights of {use.study})."
+        consequence = "A run downloads the weights first."
+    fault = f"{weights} is not on this machine (`backbone.weights` of study {use.study})."
     return f"weights: {fault} {consequence}"
 
 
@@ -129,7 +129,7 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
         value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)
         if value is not None and cell.fold is None:
             groups.setdefault(cell.config_hash, []).append(value)
-    pooled = pooled_sd(groups.values())  # (deviation, degrees of freedom), or None
+    pooled = pooled_sd(groups.values())  # (standard deviation, degrees of freedom), or None
     return pooled[0] if pooled else None
 
 
@@ -154,18 +154,18 @@ class Workload:
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
     def add_study(self, name: str) -> str:
-        """Count a study's pending trials that no earlier study has, and describe it in one line."""
+        """Count the pending trials that no earlier study has; describe the study in one line."""
         state, design = self.progression.studies[name], self.plan.spec.studies[name]
         seeds, folds = len(self.plan.list_seeds(name)), len(self.plan.list_folds(name))
         trials = {cell.trial_id for cell in state.cells}
-        # settled: needs no job; trained: may lack an evaluation; hidden: depends on missing results
+        # settled: needs no job; trained: may lack an evaluation; hidden: depends on results to come
         settled = [cell.trial_id for cell in state.cells if self.progression.is_settled(cell)]
         trained = {trial for trial in trials if self.progression.facts[trial].status == "done"}
         shared = {self._first_study[trial] for trial in trials if trial in self._first_study}
         hidden = 0 if state.blocked else state.size - len(state.cells)
         # estimate the time of new trials, for this study and for all studies so far
-        ended = trained.union(settled, self._first_study)
-        new_cells = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in ended}
+        counted = trained.union(settled, self._first_study)
+        new_cells = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in counted}
         estimate = Estimate()
         for total in (estimate, self.estimate):
             for cell in new_cells.values():
@@ -189,7 +189,7 @@ class Workload:
         if state.blocked:
             text += f", blocked: {state.blocked}"
         elif hidden:
-            text += f", {hidden} follow from results"
+            text += f", {hidden} depend on results to come"
         if estimate.unknown:
             text += ", time unknown"
         elif estimate.trials:
@@ -197,7 +197,7 @@ class Workload:
         return text
 
     def describe_trials(self, parallel: int, threads: int) -> str:
-        """Say how many trials of all studies run now, later, and `parallel` at once."""
+        """Say how many trials run now and how many later, with `parallel` trials at once."""
         text = f"{len(self.todo)} trials to run now and {self.later} later"
         if self.again:
             text += f", {len(self.again)} finished trials to be evaluated again"
@@ -210,8 +210,8 @@ class Workload:
             text = f"the ledger has no trial like {self.estimate.unknown} of the pending trials"
             return [f"time: unknown, because {text}{remedy}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
-        is_bound = bool(self.progression.scheduled_studies)
-        bound = ", if no scheduler stops a trial early" if is_bound else ""
+        may_end_early = bool(self.progression.scheduled_studies)
+        bound = ", if no scheduler stops a trial early" if may_end_early else ""
         lines = [f"time: about {format_duration(seconds)}{bound}"]
         if self.gpus:
             hours = self.gpus * self.estimate.seconds / 3600
@@ -220,7 +220,7 @@ class Workload:
 
 
 def _find_pending_kinds(plan: Plan, progression: Progression) -> dict[str, dict[str, Any]]:
-    """Return cost key → one configuration, for each kind of pending trial."""
+    """Return one configuration of each kind of pending trial, by its `build_cost_key`."""
     configs = []
     for state in progression.studies.values():
         pending = [cell for cell in state.cells if not progression.is_settled(cell)]
@@ -278,7 +278,7 @@ class Estimate:
 def build_cost_key(config: Mapping[str, Any]) -> str:
     """Return a text that is equal for configurations whose epochs take equally long.
 
-    It has data set, network, batch, and the method without float options, which cost no time.
+    It names the data set, the network, the batch and the method; float options cost no time.
     """
 
     def drop_floats(options: Any) -> Any:
@@ -291,7 +291,7 @@ def build_cost_key(config: Mapping[str, Any]) -> str:
 
 
 def load_measured_rates(records: Records) -> dict[str, Rate]:
-    """Return cost key → median seconds of an epoch, from the finished trials of each kind."""
+    """Return the median seconds of an epoch of each kind of finished trial, by cost key."""
     seconds: dict[str, list[float]] = {}  # cost key → seconds of an epoch in each trial
     for row in queries.list_finished_trials(records):
         if row["epochs"] and row["seconds"] is not None:
@@ -303,7 +303,7 @@ def load_measured_rates(records: Records) -> dict[str, Rate]:
 def measure_pilot_rates(
     configs: Mapping[str, Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[str, Rate], dict[str, str]]:
-    """Time a few steps of each kind of trial; return rates and reasons of failures by cost key.
+    """Time a few steps of each kind of trial; return rates and, for failed pilots, reasons.
 
     Trials that use several processes have no pilot, because a pilot is one process.
     """
@@ -351,10 +351,11 @@ def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[s
         return []
     gib = 2**30
     peak = max(rate.peak or 0 for rate in measured)  # bytes of the largest trial
-    text = f"memory: at most {peak / gib:.1f} GiB per trial, as piloted"
-    if device := measured[0].device:
-        fits = max(1, int(MEMORY_SHARE * device // peak))
-        return [f"{text}; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"]
+    text = f"memory: at most {peak / gib:.1f} GiB per trial, as measured by the pilot"
+    if gpu_memory := measured[0].device:
+        fits = max(1, int(MEMORY_SHARE * gpu_memory // peak))
+        size = f"{gpu_memory / gib:.0f} GiB"
+        return [f"{text}; {fits} fit on one GPU of {size} (`resources.gpus: {1 / fits:.2g}`)"]
     if parallel * peak <= MEMORY_SHARE * memory:
         return [text]
     need, available = f"{parallel * peak / gib:.1f} GiB", f"{memory / gib:.1f} GiB"

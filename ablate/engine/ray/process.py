@@ -30,13 +30,13 @@ ALIVE_SECONDS = 5.0
 
 @contextmanager
 def send_heartbeats(driver: DriverClient, request: Request) -> Iterator[None]:
-    """Tell the driver regularly that Ray answers, from a thread, since Ray may block this one."""
+    """Let a thread tell the driver at intervals that Ray answers; Ray may block the caller."""
     import ray
 
     own_node, ended = ray.get_runtime_context().get_node_id(), threading.Event()
 
     def send_until_ended() -> None:
-        """Report Ray's live machines until the block ends, or that this machine is none of them."""
+        """Report Ray's live machines until the block ends; send "failed" if this one is missing."""
         while not ended.is_set():
             machines = list_machines(request)
             if not any(node == own_node for node, _, _ in machines):

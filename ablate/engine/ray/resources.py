@@ -59,10 +59,10 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
             cores than exist, or a number of processes that does not fit the GPUs or cores.
     """
     gpus = resources.gpus
-    needed = gpus or float(device.startswith("cuda"))
+    needed = gpus or float(device.startswith("cuda"))  # `--device cuda` asks for one GPU
     if device == "cpu" and gpus:
-        fault = f"cpu does not go with resources.gpus: {gpus:g}."
-        raise ConfigError("--device", f"{fault} Leave --device out, or set gpus: 0.")
+        fault = f"cpu does not go with `resources.gpus: {gpus:g}`."
+        raise ConfigError("--device", f"{fault} Leave --device out, or set `resources.gpus: 0`.")
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
         raise ConfigError("--device", f"{device!r} is not a device. Use auto, cpu, cuda or cuda:N.")
     if device == "cpu" or (device == "auto" and gpus == 0):
@@ -74,18 +74,18 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
         if needed > available:
             fault = (
                 f"{needed:g} GPU(s) are requested, and torch can use {available} here. "
-                "Use --device cpu and gpus: 0, or see `ablate doctor`."
+                "Set --device cpu and `resources.gpus: 0`, or see `ablate doctor`."
             )
             raise ConfigError("--device" if "cuda" in device else "resources.gpus", fault)
-        gpus = float(min(1, available)) if gpus is None else needed
+        gpus = float(min(1, available)) if gpus is None else needed  # by default one, if any
     if resources.accelerator and (gpus == 0 or not cluster):
         trials = "trials without a GPU" if gpus == 0 else "trials on this machine alone"
-        fault = f"{resources.accelerator} cannot be chosen for {trials}."
-        remedy = "Leave resources.accelerator out, or give --address and --device cuda."
+        fault = f"the GPU {resources.accelerator} cannot be chosen for {trials}."
+        remedy = "Leave `resources.accelerator` out, or give --address and --device cuda."
         raise ConfigError("resources.accelerator", f"{fault} {remedy}")
     if not cluster and resources.cpus > count_cores():
         fault = f"{resources.cpus:g} is more than the {count_cores()} cores of this machine."
-        remedy = "Lower resources.cpus, or use --address with a larger cluster."
+        remedy = "Lower `resources.cpus`, or give the --address of a larger cluster."
         raise ConfigError("resources.cpus", f"{fault} {remedy}")
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     processes = count_processes(resources, gpus)
@@ -102,10 +102,10 @@ def count_processes(resources: "Resources", gpus: float) -> int:
     if processes is None:
         return max(1, int(gpus))
     unit, amount = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
-    fits = amount == processes if gpus else amount >= processes
+    fits = amount == processes if gpus else amount >= processes  # one GPU or core for each
     if processes > 1 and not fits:
-        fault = f"{processes} processes need as many {unit}, but a trial has {amount:g}."
-        remedy = f"Set resources.{unit}: {processes}, or leave processes out."
+        fault = f"{processes} processes need as many {unit}, but a trial has {amount:g} {unit}."
+        remedy = f"Set `resources.{unit}: {processes}`, or leave `resources.processes` out."
         raise ConfigError("resources.processes", f"{fault} {remedy}")
     return processes
 
@@ -115,9 +115,9 @@ def request_without_local_check(resources: "Resources", device: str) -> Request:
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
-        demand = f"{processes} processes per trial" if processes > 1 else resources.accelerator
-        fault = f"{demand} cannot be used here, because without a driver a trial is one process."
-        raise ConfigError("resources", f"{fault} Leave it out, or use `ablate run`.")
+        key = "resources.processes" if processes > 1 else "resources.accelerator"
+        fault = f"`{key}` needs Ray, and a batch system runs each trial as one process without Ray."
+        raise ConfigError(key, f"{fault} Leave `{key}` out, or use `ablate run`.")
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # Ray assigns no GPUs there
 
 
@@ -134,11 +134,11 @@ def check_nodes(request: Request, nodes: Sequence[Mapping[str, float]]) -> int:
     """
     if count := sum(count_fitting(request, node) for node in nodes):
         return count
-    remedy = "Ask for less, add a node, or wait for one that is starting, and start again."
+    remedy = "Lower `resources`, add a node, or wait for a node that is starting, and run again."
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
     if request.accelerator and request.accelerator not in kinds:
         names = ", ".join(sorted(kinds)) or "no GPUs of a known kind"
-        fault = f"no node has the GPU {request.accelerator}; there are {names}."
+        fault = f"no node has the GPU {request.accelerator}; the nodes have {names}."
         raise ConfigError("resources.accelerator", f"{fault} {remedy}")
     cpus = max((node.get("CPU", 0.0) for node in nodes), default=0.0)
     gpus = max((node.get("GPU", 0.0) for node in nodes), default=0.0)

@@ -82,12 +82,12 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
     os.environ.update(SETTINGS | os.environ)  # what the user has set stays
     options: dict[str, Any] = {"address": address}
     if address is None:
-        # On this machine a lost head does not come back, so its agents may end soon.
+        # A lost head of a local Ray does not come back, so wait for it only 10 seconds.
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        # Without clusters, as on a Mac, Ray's only node is 127.0.0.1, where all processes listen.
+        # Without support of clusters (the default on a Mac) Ray listens only at 127.0.0.1.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         options = {"address": "local", "num_cpus": count_cores(), "include_dashboard": False}
         options |= {"object_store_memory": STORE_BYTES, "_temp_dir": folder}
@@ -102,7 +102,7 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
         raise ConfigError(
             "--address",
             f"the Ray cluster at {address} cannot be joined ({' '.join(str(error).split())[:300]})."
-            " Use the Ray, the Python and the token of its head here (`ray get-auth-token`, "
+            " Use the head's Ray version, Python version and token here (`ray get-auth-token`, "
             "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or leave --address out.",
         ) from error
     if threading.current_thread() is threading.main_thread():
@@ -144,7 +144,7 @@ def list_started_processes() -> list[tuple[int, float, str]]:
 def create_ray_folder() -> Iterator[str]:
     """Yield a folder for Ray's files, inside a private one in `$RAY_TMPDIR` or `/tmp`.
 
-    Ray opens its own folder to every user. After an error the private folder stays, with Ray's
+    Ray gives every user access to its folder. After an error the private folder stays, with Ray's
     logs, until a later run deletes it.
     """
     # delete what earlier runs of this user left

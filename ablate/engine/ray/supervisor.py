@@ -65,14 +65,14 @@ class RayProcess:
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
         """Start the process that runs Ray, in a session of its own, with its output in `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
+        import_paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, import_paths))},
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -194,7 +194,7 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 reason = str(error)
-            for trial_id in reversed(list(self.dispatch.running)):  # each goes to the queue's head
+            for trial_id in reversed(list(self.dispatch.running)):  # each goes to the front
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
                 return ""
@@ -210,7 +210,7 @@ class Supervisor:
         """Start a process that runs Ray, and answer its messages until the sweep is over."""
         self.starts += 1
         process = RayProcess(self.log, self.environment)
-        shutdown_seconds, stop_by = 0.0, float("inf")
+        shutdown_seconds, stop_by = 0.0, float("inf")  # for Ray's end; latest end of this loop
         # Ray's workers may import modules from the folder of the user's script
         script = Path(sys.argv[0] or ".").resolve()
         has_modules = script.is_file() and str(script.parent) in sys.path
@@ -277,7 +277,7 @@ class Supervisor:
         if job is None:
             idle = not dispatch.running  # this driver runs no trial
             return {"trial_id": None, "payload": None, "over": dispatch.is_exhausted, "idle": idle}
-        fingerprint = None  # of this machine's data set, with which another node compares its own
+        fingerprint = None  # of this machine's data set; other nodes compare theirs with it
         if self.fingerprints is not None:
             section: Any = job.config["data"]
             fingerprint = self.fingerprints[resolve_data_config(section).images]
@@ -305,12 +305,13 @@ class Supervisor:
                 self.checkpoints.upload_trial(job.trial_id)
             except OSError as error:
                 log.warning("%s", error)
-        trials = {job.trial_id, *(member.export.parent.name for member in job.members)}
+        folds = (member.export.parent.name for member in job.members)  # folders are named by trial
+        trials = {job.trial_id, *folds}
         attempts = {trial: self.checkpoints.list_attempts(trial) for trial in sorted(trials)}
         return Storage(self.checkpoints.storage.address, self.checkpoints.remote, attempts)
 
     def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:
-        """Record events of a trial, if any, and the node that sent them; tidy up after its end."""
+        """Record events of a trial and their node; after its end, download its results."""
         if self.display is not None:
             self.display.machines.node_by_trial[trial_id] = node
         if not events:

@@ -37,12 +37,12 @@ AWS_KEYS = (
 def run_tune(
     driver: DriverClient, request: Request, folder: Path, name: str, storage: str | None
 ) -> None:
-    """Run the driver's jobs in `Tuner.fit()` until it has no more or asks to stop.
+    """Run the driver's jobs in `Tuner.fit()` until the driver has no more, or asks to stop.
 
     If all remaining trials belong to other drivers, `fit` ends, which releases the workers' slots.
 
     Args:
-        folder: of Tune's files, in a subfolder `name`.
+        folder: Tune's files go to its subfolder `name`.
         storage: path or URI in which Tune keeps its files, and checkpoints of trials below
             `trials/`; None keeps no checkpoints.
     """
@@ -118,7 +118,7 @@ class JobSearcher(DriverOnly, Searcher):
         self.trial_ids: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """Return the driver's next job as Tune's config; None if there is none now, or FINISHED."""
+        """Return the next job as Tune's config; None: none is ready; FINISHED: no job follows."""
         if len(self.trial_ids) >= self.driver.slots + AHEAD:  # enough trials wait for a slot
             return None
         answer, self.job = self.job or self.driver.request("next"), None
@@ -177,7 +177,7 @@ class ResultCallback(DriverOnly, Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """Tell the driver that the machine ended a trial, so that the driver retries it.
 
-        Tune's own retries are off, because Tune counts a worker that dies while it is free twice.
+        Tune's own retries are off, because Tune counts the death of a free worker twice.
         """
         trial_id = self.searcher.release_trial(trial)
         if trial_id is not None:
@@ -210,9 +210,9 @@ class StartAll(DriverOnly, FIFOScheduler):
         live = tune_controller.get_live_trials()
         waiting = [trial for trial in live if trial.status == Trial.PENDING]
         waiting.sort(key=lambda trial: self._order[trial.trial_id])
-        # a worker starts in each slot but those of running trials and of the free worker
+        # workers start in all slots except those of running trials and that of the free worker
         starting = self.driver.slots - (len(live) - len(waiting)) - 1
-        return next(iter(waiting[max(0, starting) :]), None)
+        return next(iter(waiting[max(0, starting) :]), None)  # skip those with a starting worker
 
 
 class StopOnRequest(DriverOnly, Stopper):

@@ -156,7 +156,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
     asked = resolve_request(wanted, "cuda", cluster=True)
     assert asked.bundle == {"cpu": 1, "gpu": 0.5, "accelerator_type:H100": 0.001}
     old = {"CPU": 8.0, "GPU": 4.0, "accelerator_type:A100": 1.0}
-    with pytest.raises(ConfigError, match="no node has the GPU H100; there are A100"):
+    with pytest.raises(ConfigError, match="no node has the GPU H100; the nodes have A100"):
         check_nodes(asked, [old, {"CPU": 4.0}])
     assert check_nodes(asked, [old, {"CPU": 8.0, "GPU": 1.0, "accelerator_type:H100": 1.0}]) == 2
     monkeypatch.setattr(resources, "count_local_gpus", lambda: 1)

@@ -55,7 +55,7 @@ def test_a_file_that_is_not_here(
     assert ablate(spec, tmp_path, "--plan") == 0
     output = capsys.readouterr().out
     assert (
-        f"weights: {file} is not on this machine (backbone.weights of rates). "
+        f"weights: {file} is not on this machine (`backbone.weights` of study rates). "
         "A run ends before its first trial (`ablate backbones` names" in output
     )
     assert ablate(spec, tmp_path) == 2
@@ -91,6 +91,6 @@ def test_weights_of_timms_that_cannot_be_fetched(
     assert "fetches it first" in output
     assert ablate(spec, tmp_path) == 2
     output = capsys.readouterr()
-    assert f"weights: fetching timm's file of {MODEL}, once for all trials" in output.out
+    assert f"weights: timm's file of {MODEL} is being downloaded, once for all trials" in output.out
     assert f"trial.backbone.weights: timm's weights of {MODEL} could not be fetched" in output.err
     assert not (tmp_path / "runs").exists()

@@ -72,7 +72,7 @@ def test_memory_of_trials_at_once() -> None:
     cpu = describe_memory([Rate(1, peak=2 * gib)], 4, 4 * gib)
     assert "2.0 GiB per trial" in cpu[0] and "4 trials at once need 8.0 GiB" in cpu[1]
     (gpu,) = describe_memory([Rate(1, peak=10 * gib, device=80 * gib)], 1, gib)
-    assert "7 fit on one GPU of 80 GiB (gpus: 0.14)" in gpu
+    assert "7 fit on one GPU of 80 GiB (`resources.gpus: 0.14`)" in gpu
 
 
 SPEC = """
@@ -97,5 +97,5 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     assert "--pilot times a few steps" in capsys.readouterr().out
     assert main([*command, "--pilot"]) == 0
     text = capsys.readouterr().out
-    assert ABOUT.search(text.splitlines()[-1]) and "GiB per trial, as piloted" in text
+    assert ABOUT.search(text.splitlines()[-1]) and "GiB per trial, as measured by the pilot" in text
     assert not (tmp_path / "runs").exists()
