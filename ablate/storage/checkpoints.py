@@ -74,7 +74,7 @@ class TrialCheckpoints:
         self._attempts: dict[str, set[str]] = {}  # trial → known folders in storage
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run_tasks, name="checkpoints", daemon=True)
-        self._fault, self._ended_at = "", 0.0  # of the last transfer; when the run ended
+        self._fault, self._ended_at = "", 0.0  # fault of the last transfer; time of the run's end
 
     def __enter__(self) -> "TrialCheckpoints":
         """List the attempts of trials in storage, which the ledger may lack, and start the thread.
@@ -101,12 +101,12 @@ class TrialCheckpoints:
         self._thread.join(END_SECONDS + AGAIN_SECONDS)
         if self._thread.is_alive() or self._fault:
             self.print_line(
-                f"warning: storage: some files of trials were not downloaded from "
-                f"{self.storage} ({self._fault or 'it takes too long'}). They stay in the storage."
+                f"warning: storage: some files of trials were not downloaded from {self.storage} "
+                f"({self._fault or 'the transfer takes too long'}). They stay in the storage."
             )
 
     def list_attempts(self, trial_id: str) -> tuple[str, ...]:
-        """Return the folders in storage (`trials/<trial>.<time>`) of a trial, newest first."""
+        """Return the folder in storage of each attempt at a trial, the newest first."""
         attempts = set(self._attempts.get(trial_id, ()))
         if checkpoint := find_checkpoint(self.ledger, trial_id):
             attempts.add(checkpoint.rpartition("/")[0])  # without `/checkpoint_<number>`
@@ -125,7 +125,7 @@ class TrialCheckpoints:
             self._tasks.put(partial(self._fetch_and_clean, trial_id, last, attempts))
 
     def _fetch_and_clean(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
-        """Download a trial's results if another node has them; delete checkpoints except `last`."""
+        """Download a trial's results from other nodes; delete all its checkpoints except `last`."""
         if self.remote:
             fetch_results(self.storage, last, locate_trial_folder(self.trials, trial_id))
         # delete the folders of earlier attempts, and the earlier checkpoints of the last attempt
@@ -164,7 +164,7 @@ class TrialCheckpoints:
     def _run_tasks(self) -> None:
         """Run scheduled transfers in order, and retry a failed one until the storage answers.
 
-        At the end of the run (`_ended_at`, then a None in the queue) retries stop after a minute.
+        After the run's end (`_ended_at` is set, None follows in the queue) it retries for a minute.
         """
         while (task := self._tasks.get()) is not None:
             while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
@@ -180,7 +180,7 @@ class TrialCheckpoints:
 
 
 def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
-    """Return the path in storage of a trial's newest checkpoint, which the ledger records.
+    """Return the path in storage of a trial's newest checkpoint, as recorded in the ledger.
 
     The path is checked before use, because files are read and deleted there.
     """
@@ -189,7 +189,7 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        fault = f"the ledger records {checkpoint[:200]!r}, not a checkpoint of trial {trial_id}."
+        fault = f"trial {trial_id} cannot have the checkpoint {checkpoint[:200]!r}."
         remedy = "Restore the ledger from a copy, or give another --out."
         raise ConfigError(str(ledger.path), f"{fault} {remedy}")
     return checkpoint

@@ -77,7 +77,7 @@ class BackupState:
             return TypeAdapter(cls).validate_json(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValueError as error:  # as if nothing was stored before, so nothing is overwritten
+        except ValueError as error:  # then nothing counts as stored, and nothing is overwritten
             log.info("%s is ignored: %r", path, error)
             return cls()
 
@@ -131,8 +131,8 @@ class LedgerBackup:
                 return
             # refuse a local ledger that was never copied to this storage
             exists, is_ours = self.ledger.exists(), lease.place == self._place
-            is_stored = str(self.storage) in self._state.copies or is_ours
-            if exists and (lease.ledger != self._state.ledger or not is_stored):
+            was_stored_here = str(self.storage) in self._state.copies or is_ours
+            if exists and (lease.ledger != self._state.ledger or not was_stored_here):
                 raise ConfigError(
                     OPTION,
                     f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was never "
@@ -187,7 +187,7 @@ class LedgerBackup:
         """
         # check that no other machine has continued
         lease, ledger_id, copy_number = self._read_lease(), self._state.ledger, self._copy_number
-        if lease is not None and lease.place == self._place:  # of any driver of this ledger
+        if lease is not None and lease.place == self._place:  # a driver of this ledger wrote it
             ledger_id, copy_number = lease.ledger, max(copy_number, lease.copy)
         elif lease is not None and (lease.ledger != ledger_id or lease.copy > copy_number):
             raise StorageError(
@@ -216,7 +216,7 @@ class LedgerBackup:
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
         """Replace the local ledger by the stored one, and keep the local one as `….aside-<n>`.
 
-        `age` is that of the stored ledger in seconds.
+        `age` is the age of the stored ledger in seconds.
         """
         # download the stored ledger, and check it
         self._check_idle()
@@ -253,7 +253,7 @@ class LedgerBackup:
             users = "another process"
         if users:
             fault = f"the copy in {self.storage} is newer than {self.ledger}, which {users} uses."
-            raise ConfigError(OPTION, f"{fault} Wait for its end, or stop it (`ablate stop`).")
+            raise ConfigError(OPTION, f"{fault} Wait for that run, or stop it (`ablate stop`).")
 
     def _read_lease(self) -> DriverLease | None:
         """Read from storage which driver has stored which copy; None if no ledger is there."""
@@ -307,5 +307,5 @@ def find_fault(path: Path) -> str | None:
     if database.application_id != APPLICATION_ID:  # another database, or an empty file
         return "it is no ledger"
     if database.user_version > VERSION:
-        return f"it has version {database.user_version}; this ablate reads {VERSION} at most"
+        return f"it has version {database.user_version}; this ablate reads versions up to {VERSION}"
     return find_damage(path)

@@ -55,8 +55,8 @@ class Storage:
         if address.startswith(VARIABLE):
             self.uri = os.environ.get(address.removeprefix(VARIABLE), "")
             if not self.uri:
-                fault = f"the environment variable of {address!r} is not set. Set it to a URI."
-                raise ConfigError(OPTION, fault)
+                fault = f"{address!r} names an environment variable that is not set."
+                raise ConfigError(OPTION, f"{fault} Set the variable to a URI or a path.")
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
@@ -84,7 +84,7 @@ class Storage:
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     shutil.copyfileobj(source, stream, PIECE)
                 self.files.move(draft, target)
-            except BaseException:  # closing the stream has made a file of the draft: delete it
+            except BaseException:  # closing the stream has saved an incomplete draft: delete it
                 with contextlib.suppress(OSError):
                     self.files.delete_file(draft)
                 raise
@@ -132,7 +132,7 @@ class Storage:
         Clocks of machines can differ by minutes, so the time now is that of a new probe file.
         """
         probe = f"clock.{uuid.uuid4().hex}{DRAFT}"
-        with self._translate_errors(f"look at {name}"):
+        with self._translate_errors(f"read the age of {name}"):
             with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
                 stream.write(b"?")
             now, then = self._find_info(probe), self._find_info(name)
@@ -156,7 +156,7 @@ class Storage:
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder with its content, if it exists."""
-        with self._translate_errors(f"remove {name}"), contextlib.suppress(FileNotFoundError):
+        with self._translate_errors(f"delete {name}"), contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(f"{self.root}/{name}")
 
     def _find_info(self, name: str) -> Any | None:

@@ -37,7 +37,7 @@ def choose_parameters(config: Row, defaults: Defaults, varied: Container[str]) -
             "data.NAME" → options of this component.
         varied: dotted paths of settings that differ between the sweep's trials.
     """
-    # merge the defaults of the trial's own components
+    # take the general defaults, and for options those of the trial's loss, method and data
     component_sections = ("loss", "method", "data")
     trial_defaults = {
         path: value
@@ -62,7 +62,7 @@ def split_long_tag(name: str, text: str) -> dict[str, str]:
 
 
 def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
-    """Return the code and command that made a result as tags `ablate.git_commit`, ….
+    """Return what made a result (commit, command, versions) as tags `ablate.git_commit`, ….
 
     A package's version becomes the tag `ablate.version.<package>`.
     """
@@ -71,7 +71,7 @@ def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
     tags = {f"ablate.version.{name}": str(version) for name, version in versions}
     for key, value in facts.items():
         if isinstance(value, str | int | float):
-            text = str(value).lower() if isinstance(value, bool) else str(value)
+            text = str(value).lower() if isinstance(value, bool) else str(value)  # "true"
             tags[f"ablate.{key}"] = text[:TAG_LIMIT]
     return tags
 
@@ -110,7 +110,7 @@ def build_trial_tags(
     """
     split = trial["config"].get("data", {}).get("split", {})
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
-    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""  # the number of further cells
     name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
     export = {"ablate.export": f"trials/{trial['trial_id']}/{trial['export']}"}
     return {
@@ -155,18 +155,18 @@ def iterate_final_metrics(
 ) -> Iterator[Point]:
     """Yield (key, value, time in ms, step) of `final/<split>/<metric>`, `final/best_epoch`, ….
 
-    The step is the best epoch. The time is the trial's end, or when the split's evaluation was
-    `recorded`, because of two values at one step MLflow shows the later one.
+    The step is the best epoch. The time is the trial's end or, if known, the one at which the
+    split's evaluation was `recorded`: MLflow shows the latest value of a step.
     """
     ended, step = trial["ended"] or trial["created"], trial["best_epoch"] or 0
     facts = ("best_epoch", "epochs", "steps", "seconds")
     values = [(key, trial[key], ended) for key in facts]
     for split, metrics in evaluations.items():
-        seconds = recorded.get(split, ended)
-        values += [(str(MetricName(split, key)), metrics[key], seconds) for key in metrics]
-    for key, value, seconds in values:
+        logged_at = recorded.get(split, ended)
+        values += [(str(MetricName(split, key)), metrics[key], logged_at) for key in metrics]
+    for key, value, logged_at in values:
         if value is not None:
-            yield f"final/{key}", float(value), to_milliseconds(seconds), step
+            yield f"final/{key}", float(value), to_milliseconds(logged_at), step
 
 
 def compute_checksum(trial: Row, *contents: object) -> int:

@@ -92,8 +92,8 @@ class Store:
                 f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
                 "before a relative path and four before an absolute path.",
             )
-        elif self.option is None and path != (self.out / "mlflow.db").resolve():
-            fault = f"{str(self.out)!r} has a question mark, which cuts the path in MLflow's URI."
+        elif self.option is None and path != (self.out / "mlflow.db").resolve():  # cut at a `?`
+            fault = f"{str(self.out)!r} has a question mark, which ends the path in MLflow's URI."
             raise ConfigError("--out", f"{fault} Rename the folder.")
         elif fault := self._find_file_fault(path, writes=writes):
             raise ConfigError(str(path), fault)
@@ -142,7 +142,7 @@ class Store:
         try:
             header = read_header(path)
         except NoDatabase as error:
-            return f"{error}. Name another file, or move it away and run {command}."
+            return f"{error}. Name another file, or move this file away and run {command}."
         except sqlite3.DatabaseError:
             damage, files = find_damage(path), f"the files {path.name}-* beside it"
             text = f"this file is damaged ({damage}). Move it away with {files}, and run {command}."
@@ -150,7 +150,7 @@ class Store:
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])
-            return f"this is another program's database (tables {names}). Name another file."
+            return f"this file is another program's database (tables {names}). Name another file."
         return ""
 
 
@@ -223,7 +223,7 @@ def open_store(tracking_uri: str) -> "MlflowClient":
     if path is None:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The first use creates the tables by 40 migrations, which must not run in two processes.
+    # The first use creates the tables by 40 migrations, which must not run twice at once.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
         client = MlflowClient(tracking_uri=build_client_uri(tracking_uri))
         client.search_experiments(max_results=1)
@@ -252,7 +252,7 @@ def get_or_create_experiment(client: "MlflowClient", tracking_uri: str, name: st
 
 
 def format_command_line() -> str:
-    """Return the `ablate` command of this process as a user would type it; else an empty text."""
+    """Return the `ablate` command of this process as a user types it; "" in other programs."""
     program = Path(sys.argv[0])
     name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
     commands = {

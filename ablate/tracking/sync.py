@@ -69,7 +69,7 @@ class MlflowSync:
         self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
         self.store = store_key(tracking_uri)
         if has_secret(tracking_uri):
-            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # the name before 0.2.0
+            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # its name before 0.2.0
         self.sweep = ledger.get_sweep(sweep_id)
         self.driver = str(Owner.from_this_process())
         self.defaults = defaults
@@ -110,7 +110,7 @@ class MlflowSync:
                 with self.lock:
                     self._end_run(status)
         except BaseException:
-            self._parent_id = None  # the next call looks for runs that were created, not recorded
+            self._parent_id = None  # the next call looks for created runs that are not recorded
             raise
         return len(ids)
 
@@ -212,14 +212,14 @@ class MlflowSync:
         try:
             self._write_trial(trial_id)
         except MlflowException as error:
-            is_deleted = "in the 'active' state" in str(error)  # the next `sync` creates another
+            is_deleted = "in the 'active' state" in str(error)  # the next `sync` creates a new run
             if error.error_code not in REFUSALS or is_deleted:
                 raise
             self.client.get_run(str(self._parent_id))  # raises if the store refuses everything
             self.refused[trial_id] = extract_first_line(error)
 
     def _write_trial(self, trial_id: str) -> None:
-        """Log to a trial's run what it lacks, and end the run if the trial has ended.
+        """Log to a trial's run what the run lacks, and end the run if the trial has ended.
 
         The run of an ended trial is left alone if the checksum of its last write has not changed.
         """
@@ -253,7 +253,7 @@ class MlflowSync:
         if has_ended:
             recorded = ledger.get_recorded_times(trial_id)
             metrics += payload.iterate_final_metrics(trial, evaluations, recorded)
-        # Parameters are logged first and at the end, when trials may differ in more settings.
+        # Parameters are logged at first and at the end, when trials may differ in more settings.
         is_first = row["logged_epoch"] == 0
         log_batches(client, run_id, metrics, parameters if is_first or has_ended else {}, tags)
         if is_first:
@@ -262,7 +262,7 @@ class MlflowSync:
         if has_ended:
             end = payload.to_milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
-        # record the last epoch before which none is missing, since a missing epoch comes later
+        # record the last epoch up to which none is missing: a missing one is logged later
         last_epoch = int(row["logged_epoch"])
         for epoch in epochs:
             last_epoch += epoch["epoch"] == last_epoch + 1
@@ -285,7 +285,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def extract_first_line(error: BaseException) -> str:
-    """Return the first line of an error, at most 200 characters; of a failed request, its cause."""
+    """Return the first line of an error or, of a failed request, its cause; at most 200 letters."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     cause = _CAUSE.search(line)
     return (cause[1] if cause else line)[:200]
@@ -305,7 +305,7 @@ def log_batches(
     pairs = [Param(*pair) for pair in params.items()]
     labels = [RunTag(*pair) for pair in tags.items()]
     while points or pairs or labels:
-        room = BATCH_ALL - len(pairs[:BATCH_PARAMS]) - len(labels[:BATCH_PARAMS])
+        room = BATCH_ALL - len(pairs[:BATCH_PARAMS]) - len(labels[:BATCH_PARAMS])  # for metrics
         client.log_batch(run_id, points[:room], pairs[:BATCH_PARAMS], labels[:BATCH_PARAMS])
         points, pairs, labels = points[room:], pairs[BATCH_PARAMS:], labels[BATCH_PARAMS:]
 
@@ -319,7 +319,7 @@ def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[i
     from ablate.plan.resolve import list_default_settings  # late, because it imports torch
 
     with Ledger(ledger_path) as ledger:
-        ledger.release_dead()  # trials of a killed driver do not run any more
+        ledger.release_dead()  # free the trials of drivers that were killed
         mlflow_sync = MlflowSync(ledger, tracking_uri, sweep_id, list_default_settings())
         return mlflow_sync.sync(status="FINISHED"), mlflow_sync.refused
 
@@ -339,11 +339,11 @@ def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str
         try:
             count, refused_trials = replay(path, store.uri, sweep_id)
         except Exception as error:
-            if isinstance(error, LedgerError) or not is_away(error):
+            if isinstance(error, LedgerError) or not is_away(error):  # not the store's fault
                 raise
             reason = redact_text(extract_first_line(error), store.uri)
             command = store.format_command("ledger replay")
-            message = f"The store does not answer ({reason}). When it is back, run {command}."
+            message = f"The store does not answer ({reason}). When it answers again, run {command}."
             raise ConfigError(store.redacted_uri, message) from error
         refused |= refused_trials
         print_text(f"sweep {sweep_id}: {count} trials are in {store.redacted_uri}")

@@ -71,7 +71,7 @@ class MlflowTracker:
             Whether MLflow has everything; otherwise a warning has said how to write the rest.
 
         Raises:
-            TrackingError: an error has ended the thread before.
+            TrackingError: an unexpected error has ended the thread before.
         """
         self._status = status
         self._closing.set()
@@ -92,14 +92,14 @@ class MlflowTracker:
             fault = f"refused {count} of the sweep's trials, such as {trial_id} ({reason})"
         if fault:
             self._warn(
-                f"{fault}. The ledger has everything: {self.remedy} writes the {lacking} ended "
+                f"{fault}. The ledger has all results: {self.remedy} writes the {lacking} ended "
                 "trials that MLflow lacks."
             )
         if self._error is not None:
             text = redact_text(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
             raise TrackingError(
-                f"MLflow tracking stopped ({text}). The ledger has everything: {self.remedy} "
-                "writes it."
+                f"MLflow tracking stopped ({text}). The ledger has all results: {self.remedy} "
+                "writes them to MLflow."
             ) from self._error
         return not (is_late or self._is_away or self._refused)
 
@@ -137,7 +137,7 @@ class MlflowTracker:
                     raise
                 if not self._is_away:
                     fault = f"does not answer ({extract_first_line(error)})"
-                    self._warn(f"{fault}. The sweep goes on and is written to the store later.")
+                    self._warn(f"{fault}. The sweep goes on, and is written to the store later.")
                 self._is_away = True
             else:
                 if self._is_away:

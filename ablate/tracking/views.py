@@ -48,8 +48,8 @@ def compile_report(
         )
     except StoreUnavailable as error:
         raise ReportError(
-            f"{error} When it is back: {store.format_command('ledger replay')}, then "
-            f"{store.format_command('report')}"
+            f"{error} When the store answers again, run {store.format_command('ledger replay')} "
+            f"and then {store.format_command('report')}."
         ) from error
     page = build_sweep_path(report.frame.parents[0].experiment_id, sweep_id)
     return {"page": report.html, **report.paths}, report.text, page
@@ -58,7 +58,7 @@ def compile_report(
 def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) -> None:
     """Compute and log the data ("views") of trained models that figures need and runs lack."""
     # list the views that runs lack, and those that have to be computed first
-    missing: list[tuple[ViewRequest, Path]] = []  # with the file of each view
+    missing: list[tuple[ViewRequest, Path]] = []  # each with the file for the view
     uncomputed: dict[Path, list[View]] = {}  # by the folder of the trial
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
     for request in list_requested_views(frame, recipe):
