@@ -16,7 +16,7 @@ class Fact:
     foreign: bool = False  # other code made it: it is neither used nor replaced
 
     def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
-        """Return whether the trial failed, or is done and has these evaluations and metrics."""
+        """Return whether the trial failed, or is done with these evaluations and metrics."""
         if self.foreign:  # results of other code do not count
             return False
         if self.status == "failed":
@@ -52,7 +52,7 @@ class Facts:
     _values: dict[str, dict[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def __getitem__(self, trial_id: str) -> Fact:
-        """Return a trial's fact, read once; a record that this run trains again counts as none."""
+        """Return a trial's fact, read once; ignore a record that this run replaces."""
         if trial_id not in self._read:
             self.refresh(trial_id)
             failed = self._read[trial_id].status == "failed"

@@ -86,7 +86,7 @@ class Ledger(Records):
                     (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
-            # leave a trial that another driver has, or that has a result
+            # leave a trial that another driver trains (`force`: or evaluates), or that has a result
             status = row["status"]
             if (force or status == "running") and is_held(row, owner):
                 return "busy"
@@ -115,7 +115,7 @@ class Ledger(Records):
             return "mine"
 
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
-        """Claim a finished trial for further evaluations; "failed" means that it is not "done"."""
+        """Claim a finished trial for further evaluations; "failed": the trial is not "done"."""
         with self.begin_transaction():
             row = self.get_trial(trial_id)
             if row is None or row["status"] != "done":
@@ -123,7 +123,7 @@ class Ledger(Records):
             return "mine" if self.hold(trial_id, owner) else "busy"
 
     def hold(self, trial_id: str, owner: Owner) -> bool:
-        """Claim a trial without changing it; return False if another live driver has claimed it."""
+        """Claim a trial and keep its status; return False if another live driver has claimed it."""
         with self.begin_transaction():
             if is_held(self.get_trial(trial_id), owner):
                 return False
@@ -164,7 +164,7 @@ class Ledger(Records):
             if Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
                 continue
             with self.begin_transaction():
-                # zero rows: another driver has taken the trial meanwhile
+                # no row changes if another driver has taken the trial meanwhile
                 sql = "UPDATE trials SET owner=NULL WHERE trial_id=? AND owner=?"
                 if self._execute(sql, row["trial_id"], row["owner"]):
                     self._execute(
@@ -192,7 +192,6 @@ class Ledger(Records):
         self._execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id)
 
     def delete_epochs(self, trial_id: str) -> None:
-        """Delete the epochs of a trial that starts anew."""
         self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
 
     def record_final(
@@ -207,8 +206,8 @@ class Ledger(Records):
         """Record a trial's evaluations, missing epochs and status "done" in one transaction.
 
         Args:
-            trained: False for further evaluations, which are added to known ones of the same
-                evaluator; those do not change.
+            trained: False if the trial was only evaluated further: metrics that the same evaluator
+                has recorded before stay.
             evaluator: hash of the source of the evaluation code.
         """
         now = time.time()
@@ -273,7 +272,7 @@ class Ledger(Records):
         config_hash: str,
         beside: Sequence[int] | None = None,
     ) -> None:
-        """Record a proposal and which earlier ones still ran (`beside`), unless it is recorded."""
+        """Record a new proposal, and which earlier proposals had no result yet (`beside`)."""
         with self.begin_transaction():
             is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",

@@ -31,7 +31,6 @@ class Owner:
 
     @classmethod
     def from_this_process(cls) -> "Owner":
-        """Identify this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
     @classmethod
@@ -42,7 +41,7 @@ class Owner:
             raise ConfigError(
                 "owner",
                 f"{text!r:.500} is no process (host/pid/start): the ledger was edited or damaged. "
-                "Restore it from a copy, or give another --out.",
+                "Restore the ledger from a copy, or give another --out.",
             )
         return cls(match[1], int(match[2]), float(match[3]))
 
@@ -52,6 +51,6 @@ class Owner:
     def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
         """Return whether the process still runs; on another host, whether its heartbeat is new."""
         if self.host == host_name():
-            with contextlib.suppress(psutil.AccessDenied):  # another user's: its heartbeat decides
+            with contextlib.suppress(psutil.AccessDenied):  # then the heartbeat decides
                 return is_running(self.pid, self.start)
         return time.time() - heartbeat < stale_after

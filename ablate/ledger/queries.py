@@ -98,7 +98,7 @@ def find_last_epochs(records: Records) -> dict[str, int]:
 
 
 def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:
-    """Return the id of the latest sweep with this id or name (None: any).
+    """Return the id of the latest sweep with this id or name, or of the latest one if None.
 
     Raises:
         ConfigError: there is no such sweep; `path` is the option or field that names the sweep.
@@ -108,6 +108,6 @@ def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:
         if id_or_name in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
     if not latest_first:
-        raise ConfigError(path, "the ledger has no sweep. Run one first.")
+        raise ConfigError(path, "the ledger has no sweep. Run a sweep first.")
     sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first)
     raise ConfigError(path, f"{id_or_name!r} is no sweep of the ledger. Choose one of {sweeps}.")

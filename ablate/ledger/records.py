@@ -103,7 +103,7 @@ class Records:
     def list_proposals(self, study_key: str) -> dict[int, Row]:
         """Map the index of each proposal of a search to its params, config_hash and `beside`.
 
-        `beside` lists the earlier proposals without a result when an asynchronous one was made.
+        In an asynchronous search, `beside` lists earlier proposals that had no result at that time.
         """
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "

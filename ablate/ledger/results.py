@@ -103,7 +103,7 @@ def _flatten_facts(trial: Row) -> Row:
     row = {key: trial[key] for key in FACTS}
     for kind in ("config", "provenance"):
         flat = flatten_paths(trial[kind] or {})
-        # an empty mapping is no column: other trials may have some below it
+        # skip an empty mapping: if other trials have entries in it, these are the columns
         row |= {f"{kind}/{name}": value for name, value in flat.items() if value != {}}
     return row
 
@@ -185,7 +185,7 @@ class Best:
 
 
 def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> Best:
-    """Find the best cell of a study or, if it is None, of all with the sweep's objective."""
+    """Find the best cell of a study or, without `study`, of all with the sweep's objective."""
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
@@ -209,10 +209,10 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
-            f"no finished trial of {study or sweep['name']} has a value of its objective. "
+            f"no finished trial of {study or sweep['name']} has a value of the objective. "
             "`ablate trials` shows the status of its trials.",
         )
-    # describe the best of them
+    # describe the best candidate
     _, name, cell, metric, pairs = max(candidates, key=lambda candidate: candidate[0])
     rows = [row for row, _ in pairs]
     metrics = [collect_metrics(records, row["trial_id"]) for row in rows]
@@ -248,7 +248,7 @@ def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str,
 
 
 def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """Yield (metric, whether higher is better) of a study's objectives; default: the sweep's."""
+    """Yield (metric, whether higher is better) of a study's or the sweep's objectives."""
     objectives = (spec["studies"].get(study) or {}).get("objectives")
     for goal in objectives or [{"metric": spec["objective"], "direction": "maximize"}]:
         yield goal["metric"], goal["direction"] == "maximize"
@@ -257,7 +257,7 @@ def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[st
 def find_best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, higher_is_better: bool
 ) -> str | None:
-    """Return the cell with the best mean over seeds and folds; the earlier one if equal."""
+    """Return the cell with the best mean over seeds and folds; of equal cells the first."""
     means = {
         cell: statistics.fmean(value for _, value in values)
         for cell, rows in cells.items()

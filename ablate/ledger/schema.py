@@ -89,7 +89,7 @@ _DAMAGED = ("not a database", "malformed", "Could not decode", "no such", "has n
 # SQLite's messages about a ledger that cannot be written now → what to do.
 _REMEDIES = {
     "full": "Free some space and start again: everything recorded is kept.",
-    "locked": "End the process that holds it, or wait, and start again.",
+    "locked": "End the process that locks the file, or wait, and start again.",
     "I/O": "Check the disk and start again: everything recorded is kept.",
 }
 _RESTORE = "Move it away and restore a copy, or give another --out."
@@ -186,14 +186,14 @@ def _check_file(path: Path) -> None:
     except NoDatabase as error:
         raise ConfigError(str(path), f"{error}. {_RESTORE}") from None
     except sqlite3.DatabaseError:
-        return  # written just now, or damaged: opening it properly tells which
+        return  # being written, or damaged: `open_connection` finds out
     if header is None or not header.tables:  # no file, or an empty one
         return
     if header.user_version > VERSION or header.application_id != APPLICATION_ID:
         raise ConfigError(
             str(path),
-            f"the file is a database of version {header.user_version}, of a newer ablate (this one "
-            f"reads up to {VERSION}) or of another program. Give another --out.",
+            f"the file is a database of another program, or of a newer ablate (its version is "
+            f"{header.user_version}, and this ablate reads up to {VERSION}). Give another --out.",
         )
 
 
@@ -207,7 +207,7 @@ def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: floa
         if _read_version(connection) == VERSION:
             return
         connection.execute("PRAGMA journal_mode=WAL")
-        # One transaction: a process killed here leaves an empty file, or the ledger of before.
+        # One transaction: a process killed here leaves an empty file, or the former ledger.
         connection.executescript(
             f"BEGIN IMMEDIATE; {_list_migration_statements(connection)} PRAGMA "
             f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"

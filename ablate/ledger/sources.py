@@ -82,7 +82,7 @@ class Sources:
                 if components.is_known(name) and value not in self._list_equal_hashes(name)
             )
         names = self._differing.get(key or "", ())
-        # every evaluation must have been made by code that counts as today's
+        # add the evaluator unless all code that evaluated the trial counts as today's
         evaluated = {value for value in evaluators if value is not None}
         return names if evaluated <= self._list_equal_hashes(EVALUATOR) else (*names, EVALUATOR)
 
@@ -103,7 +103,7 @@ class Sources:
         for trial in differing:
             recorded = self.ledger.get_source(trial.key) or {}
             for name in trial.components:
-                now = source_digests.compute_component_digest(name)[0]
+                now, _ = source_digests.compute_component_digest(name)
                 hashes = trial.evaluators if name == EVALUATOR else (recorded.get(name),)
                 for before in hashes:
                     if before is not None and now is not None:
@@ -124,9 +124,9 @@ def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     return ConfigError(
         "source",
         f"{len(differing)} known trials were made by other code{more}. Components that differ: "
-        f"{', '.join(name for name, _ in counts.most_common())}. If numbers change, raise the "
-        "REVISION of what changed, which trains it again. If they do not, give --same-code once. "
-        "--force trains all trials of this sweep again.",
+        f"{', '.join(name for name, _ in counts.most_common())}. If their results change, raise "
+        "their REVISION, and the trials run again. If no result changes, give --same-code once. "
+        "--force runs all trials of this sweep again.",
     )
 
 
@@ -139,5 +139,5 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
         fault = f"the source was changed, but its REVISION is still {components.get_revision(name)}"
         if digest is None:
             fault = f"its source cannot be read ({reason})"
-        lines.append(f"{name}: {fault}; {count} trial{'' if count == 1 else 's'}")
+        lines.append(f"{name}: {fault}; {count} trial{'s' * (count > 1)} used another source")
     return lines
