@@ -98,14 +98,14 @@ class JobScheduler:
             fresh = self._request_proposal(self._queue.highest)
             while fresh and not any(cell.trial_id in self._queue for cell in fresh):
                 fresh = self._request_proposal(self._queue.highest)
-            # claim the first trial; try the next one if another driver runs it, or none is needed
+            # claim the first trial; if another driver runs it or it needs no job, try the next one
             trial_id = self._queue.pop_first()
             job = None if trial_id is None else self._claim_trial(trial_id)
             if trial_id is None or job is not None:
                 return job
 
     def _request_proposal(self, above: Rank) -> list[Cell]:
-        """Let the search of highest rank propose if it ranks above `above`; return its cells."""
+        """Let the search of highest rank propose if it outranks `above`; return the new cells."""
         searches = self.progression.list_open_searches()
         name = max(searches, key=self.order.rank_search, default=None)
         if name is None or self.order.rank_search(name) <= above:
@@ -150,7 +150,7 @@ class JobScheduler:
             progression.get_target_epoch(cell) for cell in cells if not progression.is_settled(cell)
         ]
         epochs = [epoch for epoch in targets if isinstance(epoch, int)]
-        if None not in targets and not epochs:
+        if None not in targets and not epochs:  # all cells wait for their scheduler
             return None
         # build the job: training, a further evaluation, or an ensemble of folds
         job = build_training_job(cells, self.settings, progression.facts.sources)
@@ -173,7 +173,7 @@ class JobScheduler:
             until=None if None in targets else max(epochs),
             members=members,
         )
-        # with --force delete the trial's files in storage, before an evaluation fetch them
+        # --force deletes the trial's files in storage; an evaluation fetches them
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
         prepare = forget if mode == "train" else self.settings.fetch
@@ -190,7 +190,7 @@ class JobScheduler:
         return "busy" if claim == "busy" else "known"
 
     def _prepare_files(self, job: Job, prepare: Callable[[str], None]) -> bool:
-        """Hold a trial and delete or fetch its files in storage; False if another driver has it.
+        """Hold a trial and delete or fetch its files in storage; False if another driver holds it.
 
         This precedes the claim: if the ledger forgot a trial first, its old files in storage would
         be taken for the new result.
@@ -198,7 +198,8 @@ class JobScheduler:
         if not self.ledger.hold(job.trial_id, self.owner):
             return False
         try:
-            for trial_id in (job.trial_id, *(fold.export.parent.name for fold in job.members)):
+            fold_ids = (fold.export.parent.name for fold in job.members)  # names of folders
+            for trial_id in (job.trial_id, *fold_ids):
                 prepare(trial_id)
         except OSError:
             self.ledger.release_hold(job.trial_id, self.owner)
@@ -212,7 +213,7 @@ class JobScheduler:
         if claim == "mine":
             self.progression.facts.refresh(trial_id)
             if all(map(self.progression.is_settled, cells)):  # another driver has just finished it
-                self.ledger.release(trial_id, "interrupted")
+                self.ledger.release(trial_id, "interrupted")  # a "done" trial stays "done"
                 return "done"
         return claim
 
@@ -246,7 +247,7 @@ class JobScheduler:
             return None
         job = self._claim_trial(trial_id)
         if job is None and self._queue.waits:
-            message = "another process runs this trial. Wait for it, or end that process"
+            message = "another process runs this trial. Wait until that process ends, or end it"
             raise ConfigError(trial_id, message)
         return job
 
@@ -274,7 +275,7 @@ class JobScheduler:
             self.ledger.record_epochs(trial_id, epochs)
         # release a failed or paused trial
         if last["event"] == "failed":
-            # If equal errors have halted all its studies, the next run tries it again with them.
+            # If equal errors have halted all studies of the trial, the next run tries it again.
             is_halted = is_config_error(last) and self._halted >= self._find_studies(trial_id)
             self.ledger.release(trial_id, "interrupted" if is_halted else "failed", last["reason"])
             self.report_failure(trial_id, last["reason"])
@@ -286,8 +287,8 @@ class JobScheduler:
             self._finish_job(trial_id, last)
 
     def _finish_job(self, trial_id: str, last: Mapping[str, Any]) -> None:
-        """Record an ended job's time and faults, then enqueue the cells that its result allows."""
-        # measure its time
+        """Record an ended job's time and faults, then enqueue the cells that can run now."""
+        # measure the job's time
         job, studies = self.running.pop(trial_id), self._find_studies(trial_id)
         self.progression.mark_running(trial_id, running=False)
         seconds = time.monotonic() - self._began.pop(trial_id)
@@ -297,13 +298,13 @@ class JobScheduler:
         facts = self.progression.facts
         facts.refresh(trial_id)
         missing = facts[trial_id].find_missing_evaluations(job.evaluate, job.metrics)
-        if missing and last["event"] == "final":  # this run does not evaluate it again
+        if missing and last["event"] == "final":  # this run does not evaluate the trial again
             splits = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
         if last["event"] == "failed" and facts[trial_id].status == "done":
             self.lost[trial_id] = str(last["reason"])  # only its evaluation failed
-        # halt studies after equal errors of configuration, by which their other trials would fail
-        # too; those are left to the next run
+        # halt studies after equal errors of configuration: their other trials, which would fail
+        # too, are left to the next run
         for study in count_equal_errors(self._errors, studies, last):
             state = self.progression.studies[study]
             if sum(map(self.progression.is_settled, state.cells)) < state.size:
@@ -321,13 +322,13 @@ class JobScheduler:
         return cell.study not in self._halted and not self.progression.is_settled(cell)
 
     def requeue(self, trial_id: str, reason: str) -> None:
-        """Put a trial whose job a machine fault ended at the head of the queue, to resume it."""
+        """Put a trial first in the queue, to resume it after a machine fault ended its job."""
         if self._abort_trial(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])
 
     def mark_lost(self, trial_id: str, reason: str) -> None:
-        """Give up a trial whose jobs machine faults ended too often; another run can resume it."""
+        """Give up a trial after too many machine faults; another run can resume the trial."""
         if self._abort_trial(trial_id, reason):
             self._give_up(trial_id, reason)
 
@@ -355,7 +356,7 @@ class JobScheduler:
             self._abort_trial(trial_id, reason)
 
     def refresh_trial(self, trial_id: str) -> None:
-        """Reread a trial from the ledger; enqueue it if needed, and all cells that can now run."""
+        """Reread a trial from the ledger; enqueue it if needed, and all cells that can run."""
         self.progression.facts.refresh(trial_id)
         self.add_new_cells()
         if trial_id not in self.running:
@@ -369,7 +370,7 @@ class JobScheduler:
             self._register_cells(fresh)
 
     def _register_cells(self, fresh: Sequence[Cell]) -> None:
-        """Record cells in the ledger, enqueue their trials, and report those that have a record."""
+        """Record cells in the ledger, enqueue their trials, and notify of trials with a record."""
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
@@ -386,15 +387,15 @@ class JobScheduler:
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
-            is_listed = any(trial_id in group for group in (self._queue, self.running, self.lost))
-            if is_listed or not self._is_open(cell):
+            is_handled = any(trial_id in group for group in (self._queue, self.running, self.lost))
+            if is_handled or not self._is_open(cell):
                 continue
             if self.progression.get_target_epoch(cell) == WAIT:
                 continue
             if self.progression.facts[trial_id].foreign:  # other code recorded it during this run
                 differing = self.progression.facts.differing[trial_id]
                 changes = "; ".join(summarize_differences({trial_id: differing}))
-                remedy = "Raise REVISION, or start again with --same-code"
+                remedy = "Raise the component's REVISION, or start again with --same-code"
                 self._give_up(trial_id, f"other code made the record ({changes}). {remedy}")
             elif first:
                 ahead.append(trial_id)

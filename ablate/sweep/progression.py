@@ -45,26 +45,26 @@ class Proposer:
 
         An asynchronous search returns the proposals that the ledger already holds.
         """
-        # begin with the neutral cell, once the inherited settings are known
-        state, size = self._state, self.study.round
+        # begin with the neutral cell (method switched off), once the inherited settings are known
+        state, round_size = self._state, self.study.round
         start = len(state.listed)  # the number of proposals so far
         neutral = None if self._find_inherited() is None else self._list_neutral_once()
-        if neutral is None:
+        if neutral is None:  # wait for other studies
             return []
         if neutral or start >= self.study.trials:
             return neutral
-        # restore recorded proposals of an asynchronous search (its `size` is "asynchronous")
+        # restore recorded proposals of an asynchronous search (`round_size` is "asynchronous")
         proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
-        if isinstance(size, str):
+        if isinstance(round_size, str):
             while (idx := len(state.listed)) in proposals and idx < self.study.trials:
                 fresh += self._build_proposal(idx, proposals[idx]["params"])
             return fresh
-        # propose a round, in which earlier proposals count as running
+        # propose a round, in which the round's earlier proposals count as running
         if start and not all(map(self._sweep.is_known, state.cells)):
             return []
         earlier = self.list_history({})
-        for idx in range(start, min(start + size, self.study.trials)):
+        for idx in range(start, min(start + round_size, self.study.trials)):
             params = proposals[idx]["params"] if idx in proposals else None
             cells = self._build_proposal(idx, params, earlier)
             concurrent = self._list_round_before(start, idx)
@@ -83,16 +83,16 @@ class Proposer:
             return False
         neutral = self._neutral_cells
         if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
-            return False
+            return False  # its neutral cell is not listed yet
         can_begin = all(map(self._sweep.is_known, neutral))
         return can_begin and len(self._state.listed) < self.study.trials
 
     def propose_one(self) -> list[Cell]:
         """Return the cells of one more asynchronous proposal, based on the results so far."""
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
-        # "beside" lists the proposals that had no result when this one was made
+        # "beside" of a recorded proposal lists those that had no result when it was made
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        concurrent = tuple(
+        concurrent = tuple(  # without warm-start trials
             i - self._first_position for i, trial in enumerate(earlier) if trial.running
         )
         params = proposals[idx]["params"] if idx in proposals else None  # by another driver
@@ -116,7 +116,7 @@ class Proposer:
 
     @cached_property
     def space(self) -> Space:
-        """The axes; those with a `box` are narrowed around the centre's value and listed points."""
+        """The axes; `box` narrows an axis to values near `_centre` and to the listed points."""
         points, narrowed = getattr(self.study, "first_points", ()), dict(self.study.space)
         for path, axis in narrowed.items():
             if axis.box is not None:
@@ -125,16 +125,16 @@ class Proposer:
         return narrowed
 
     def _sample(self, idx: int, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
-        """Return proposal `idx`, values by path: a point that the spec lists, or a sampled one."""
+        """Return the values of proposal `idx` by path: a point in the spec, or a sampled one."""
         study, first_points = self.study, getattr(self.study, "first_points", ())
-        if any(axis.box is not None for axis in study.space.values()):  # boxes are now resolved
+        if any(axis.box is not None for axis in study.space.values()):  # use narrowed axes
             assert isinstance(study, StudyBase)
             study = study.model_copy(update={"space": self.space})
         values = propose(study, self.key, earlier)
         if idx >= len(first_points):
             return values
-        # complete the listed point by the values of the centre, the configuration that the study is
-        # based on, or, where an axis excludes these, by sampled ones
+        # complete the listed point by values of the centre (the configuration that the study starts
+        # from) or, where an axis excludes the centre's value, by sampled values
         for path, axis in self.space.items():
             if axis.is_possible(value := find_at(self._centre, path)):
                 values[path] = value
@@ -166,25 +166,25 @@ class Proposer:
 
         The neutral cell has the method switched off, at the baseline study's best values. It runs
         along with the first round, which does not learn from it. An asynchronous search begins once
-        its result is known.
+        the neutral cell has a result.
         """
         plan = self._sweep.plan
         if plan.spec.studies[self.name].find_baseline() is None or self._neutral_cells:
             return []
-        bases = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.levels)
-        if bases is None:
+        inherited = self._sweep.ranking.resolve_inherited(self.name, NEUTRAL_POINT.levels)
+        if inherited is None:
             return None
-        space, merged = self.space, plan.build_layers(self.name, NEUTRAL_POINT, bases).merged
+        space, merged = self.space, plan.build_layers(self.name, NEUTRAL_POINT, inherited).merged
         varied = {path: get_at(merged, path) for path in space if has_path(merged, path)}
         point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | varied)
-        cells = plan.build_cells(self.name, point, self.study.trials, bases)
+        cells = plan.build_cells(self.name, point, self.study.trials, inherited)
         if not any(cell.error for cell in cells):
             self._neutral_params = branches.find_proposal(space, cells[0].config)
         self._state.cells += cells
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return the positions in the history of the trials that run while `idx` is proposed.
+        """Return the positions in the history of trials that run while proposal `idx` is made.
 
         The history has trials of earlier sweeps, the neutral cell, then the proposals. The neutral
         cell runs in the first round. `start` is the index of the round's first proposal.
@@ -214,9 +214,9 @@ class Proposer:
         if self._sweep.record and is_new:
             ledger = self._sweep.facts.ledger
             ledger.put_proposal(self.key, idx, params, cells[0].config_hash, concurrent)
-            first = ledger.list_proposals(self.key)[idx]["params"]
-            if first != params:  # another driver, perhaps of another version, was first
-                cells = plan.build_proposal_cells(self.name, first, idx, bases)
+            recorded = ledger.list_proposals(self.key)[idx]["params"]
+            if recorded != params:  # another driver, perhaps of another version, was first
+                cells = plan.build_proposal_cells(self.name, recorded, idx, bases)
         self._state.listed.add(idx)
         self._state.cells += cells
         return cells
@@ -225,21 +225,21 @@ class Proposer:
         """Return the results of earlier sweeps, of the neutral cell, and of all proposals so far.
 
         Args:
-            concurrent: proposal of an asynchronous search → proposals that ran when it was made.
+            concurrent: index of an asynchronous proposal → indices of those that ran at that time.
         """
-        earlier, size, neutral = list(self._warm), self.study.round, self._neutral_params
+        earlier, neutral, round_size = list(self._warm), self._neutral_params, self.study.round
         if neutral is not None:
             first = replace(self._observe_cells(self._neutral_cells), params=neutral)
             # In the first round the cell counts as running, so that proposals repeat exactly.
-            if isinstance(size, int) and not self._state.listed:
+            if isinstance(round_size, int) and not self._state.listed:
                 first = ObservedTrial(neutral, None, running=True)
             earlier.append(first)
         for idx, cells in self._state.group_by_index().items():
             if cells[0].cell == NEUTRAL:
                 continue
-            if isinstance(size, int):
-                waiting = self._list_round_before(idx // size * size, idx)
-            else:
+            if isinstance(round_size, int):  # the trials before it in its round were running
+                waiting = self._list_round_before(idx // round_size * round_size, idx)
+            else:  # asynchronous: the given ones were running
                 waiting = tuple(
                     position + self._first_position for position in concurrent.get(idx, ())
                 )
@@ -247,7 +247,7 @@ class Proposer:
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
-        """Return a proposal's mean objectives, or best values by epoch if it failed or stopped."""
+        """Return a proposal's mean objectives or, if it has none, its best values by epoch."""
         params = cells[0].coords
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
@@ -276,10 +276,10 @@ class Racing:
                 self._sweep.ranking.resolve_inherited(self.name, point.levels)
                 for point in study.all_points
             ]
-            if any(values is None for values in bases) and not state.short:
+            if any(values is None for values in bases) and not state.short:  # wait for them
                 return []
             for idx, (point, values) in enumerate(zip(study.all_points, bases, strict=True)):
-                if values is None:  # too few cells had a result to be promoted
+                if values is None:  # the cell that the point trains again does not exist
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
                 cells = plan.build_cells(self.name, promoted, idx, values)
@@ -312,7 +312,7 @@ class Racing:
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
-        """Map each seed at which a cell is settled to its mean objective; None if it failed."""
+        """Map each seed at which cell `idx` is settled to its objective; None: it failed."""
         return {
             seed: self._sweep.ranking.mean_objective([cell])
             for seed, cell in self._every[idx].items()
@@ -329,8 +329,8 @@ class Staging(Racing):
         self.precision = precision
         plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
         self.metric = plan.find_primary_metric(name)
-        smallest = choose_smallest_effect(plan.spec.report.smallest, self.metric)
-        wanted = precision.precision or 0.8 * smallest  # in the unit that tables show
+        smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
+        wanted = precision.precision or 0.8 * smallest_effect  # in the unit that tables show
         self.half_width = wanted / display_scale(self.metric)
         # the baseline that a table names, or the cell with all factors off, or the first cell
         tables = [table for table in plan.spec.report.tables if table.study == name]
@@ -346,7 +346,7 @@ class Staging(Racing):
         return evaluate_precision(self.precision, values, self.baseline, self.half_width)
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
-        """Return each cell's number of seeds: the upper limit until the first stage is complete."""
+        """Return each cell's number of seeds; before the first stage's end, the upper limit."""
         stage = range(self.precision.first)
         is_complete = all(
             all((idx, seed) in self._listed for seed in stage)
@@ -356,7 +356,7 @@ class Staging(Racing):
         return standing.seeds if is_complete else len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
-        """Map each seed at which a cell is settled to its primary metric; None if it failed."""
+        """Map each seed at which cell `idx` is settled to its primary metric; None: it failed."""
         split, _, metric = self.metric.partition("/")
         facts = self._sweep.facts
         return {
@@ -396,12 +396,12 @@ class Progression(SweepState):
             # ask until nothing is new: a search lists its neutral cell first, then a round
             while cells := proposer.propose_ready() if proposer else self._list_fixed_cells(state):
                 fresh += cells
-            listed = len(state.cells) == state.size or state.short
-            state.complete = listed and not self._is_unfinished(state)
+            all_listed = len(state.cells) == state.size or state.short
+            state.complete = all_listed and not self._is_unfinished(state)
         return fresh
 
     def _is_unfinished(self, state: StudyState) -> bool:
-        """Return whether any cell of a study is unsettled: not done, failed or stopped.
+        """Return whether some cell of a study is neither done nor failed nor stopped.
 
         Since this runs after every trial, the cell that was unsettled last time is checked first.
         """
@@ -411,7 +411,7 @@ class Progression(SweepState):
         return state.awaited is not None
 
     def _list_fixed_cells(self, state: StudyState) -> list[Cell]:
-        """Return the new cells of a study without sampler, whose inherited settings are known."""
+        """Return new cells of a study without sampler, once the settings they inherit are known."""
         race = self.races.get(state.name)
         if race is not None:
             fresh = race.list_new_cells(state)

@@ -53,7 +53,6 @@ class JobSettings:
     fetch: Callable[[str], None] | None = None
 
     def build_runtime(self, trial_id: str) -> Runtime:
-        """Return the runtime of the jobs of one trial."""
         return replace(self.runtime, trial_dir=locate_trial_folder(self.trials, trial_id))
 
 
@@ -107,7 +106,7 @@ class JobQueue:
             if now - since < WAIT_SECONDS:
                 continue
             del self._waiting[trial_id]
-            self.append(trial_id, _negate_rank(self._entries[trial_id][0]))
+            self.append(trial_id, _negate_rank(self._entries[trial_id][0]))  # with its rank
 
     @property
     def highest(self) -> Rank:
@@ -135,7 +134,6 @@ class JobQueue:
             self._waiting.pop(trial_id, None)
 
     def _drop_stale(self) -> None:
-        """Remove stale entries from the head of the heap."""
         while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0]:
             heapq.heappop(self._heap)
 
@@ -163,7 +161,6 @@ class Order:
 
 
 def _trains_backbone(config: Mapping[str, Any]) -> bool:
-    """Return whether a configuration trains its backbone."""
     path = "backbone.mode"
     mode = get_at(config, path) if has_path(config, path) else BackboneConfig().mode
     return bool(mode == "finetune")
@@ -177,8 +174,8 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
     """
     depth = dict.fromkeys(centres, 0)
     for name in reversed(depth):
-        for centre in centres[name]:
-            depth[centre] = max(depth[centre], depth[name] + 1)
+        for needed in centres[name]:
+            depth[needed] = max(depth[needed], depth[name] + 1)
     return depth
 
 

@@ -40,7 +40,7 @@ class Ranking:
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
-        """Return the mean of each metric over a cell's trials; None if one failed or lacks it."""
+        """Return the mean of each metric over a cell's trials; None if a trial lacks a value."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
@@ -81,13 +81,13 @@ class Ranking:
                 ranked.append((losses, idx, cells[0]))
         ranked.sort(key=lambda entry: entry[:2])
         self._rankings[name] = [
-            Best(cell, -signs[0] * losses[0], self._export_values(name, cell))
+            Best(cell, -signs[0] * losses[0], self._export_values(name, cell))  # undo the sign
             for losses, _, cell in ranked
         ]
         return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
-        """Return a study's point; one that trains a ranked cell again gets that cell's name."""
+        """Return a study's point; if it trains a ranked cell again, with the name of that cell."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.levels)
         if around is None:
             return point
@@ -95,9 +95,9 @@ class Ranking:
         return to_promoted_point(point, source.cell, source.coords)
 
     def resolve_inherited(self, name: str, levels: FactorLevels) -> list[dict[str, Any]] | None:
-        """Return the settings that a cell takes from other studies: for each, values by path.
+        """Return the settings, by path, that a cell takes from each of the studies it needs.
 
-        None means that one of these studies is incomplete, or has no cell of the wanted rank.
+        None means that a needed study is incomplete, or has no cell of the wanted rank.
         """
         if (name, levels) in self._inherited:
             return self._inherited[name, levels]
@@ -132,19 +132,19 @@ class Ranking:
         }
 
     def _resolve_base(self, name: str, around: Around) -> dict[str, Any] | None:
-        """Return the settings, by path, that study `name` takes from the cell `around` refers to.
+        """Return the settings, by path, that study `name` takes from the cell that `around` names.
 
-        None means that the other study is incomplete or lacks that cell, which blocks this study.
+        None: that cell's study is incomplete, or has no such cell, which blocks study `name`.
         """
-        centre = self._state.studies[around.best_of]
-        if centre.blocked and not centre.short:
+        needed = self._state.studies[around.best_of]
+        if needed.blocked and not needed.short:
             reason = f"waits for {around.best_of}, which is blocked"
             self._state.studies[name].blocked = reason
-        if not centre.complete:
+        if not needed.complete:
             return None
         # pick the cell of the wanted rank
         ranking = self.rank_study(around.best_of)
-        if around.neutral is False:
+        if around.neutral is False:  # only cells with the method switched on count
             ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
         if len(ranking) < around.rank:
             self._block_study(name, around, len(ranking))
@@ -155,9 +155,9 @@ class Ranking:
         return {path: get_at(best.cell.config, path) for path in around.take}
 
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
-        """Mark a study as blocked, because the study that it needs has too few cells with results.
+        """Mark a study as blocked, because a study that it needs has too few cells with results.
 
-        `succeeded` is their number. A study that promotes (trains again) the best cells runs those.
+        `succeeded` is their number. A study that trains the best cells again still trains those.
         """
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
@@ -165,11 +165,12 @@ class Ranking:
         elif study.find_source_cell() is not None and around not in study.around:
             state.short = True  # the study ends with fewer cells than planned
             state.blocked = (
-                f"only {succeeded} cells of {around.best_of} have a result, of {study.size} to be "
-                "promoted"
+                f"the study trains {study.size} cells of {around.best_of} again, of which only "
+                f"{succeeded} have a result"
             )
         else:
-            kind = "cell" if around.neutral is None else "cell but neutral ones"
+            kind = "cells" if around.neutral is None else "cells with the method on"
             state.blocked = (
-                f"{around.best_of} has no {kind} of rank {around.rank}: {succeeded} have a result"
+                f"the study needs rank {around.rank} of {around.best_of}, of which only "
+                f"{succeeded} {kind} have a result"
             )

@@ -72,7 +72,7 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
         elif cell.cell == NEUTRAL:
             point = NEUTRAL_POINT
         else:
-            point = Point(cell.cell, cell.coords, cell.coords, "space")
+            point = Point(cell.cell, cell.coords, cell.coords, "space")  # a proposal
         sections = (
             resolve_data_config(cell.config["data"]),
             TrainingConfig.model_validate(training),
@@ -82,14 +82,14 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
 
 
 def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
-    """Yield the distinct inputs that a study's cells which are not known yet may need."""
+    """Yield the distinct inputs that the cells of a study that are not known yet may need."""
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
     evaluate = plan.list_evaluation_splits(name)
     for point in _list_undecided_points(study, state.listed):
         undecided = _list_undecided_paths(plan.spec.studies, name, point)
-        for fold in plan.list_folds(name):  # with example values of a cell still to be promoted
+        for fold in plan.list_folds(name):  # with example values for undecided settings
             config = plan.resolve_config(name, point, plan.find_example(name), fold)
             sections = config.data, config.training, config.backbone
             yield _build_use(undecided, evaluate, name, point, fold, sections=sections)
@@ -117,7 +117,7 @@ def _build_use(
 
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
-    """Return a point, not in `listed`, for each distinct choice of inputs; [None] for a search."""
+    """Return an unlisted point for each distinct choice of inputs; for a search, [None]."""
     if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}
@@ -163,7 +163,7 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
     if path == "evaluate":
         where = locate(f"{study}.evaluate")
     elif not path.startswith(("data", "training.", "backbone.")):
-        where = path
+        where = path  # the fault is not in a setting of the trial
     else:
         levels = use.point.levels if use.point else ()
         inherited = progression.ranking.resolve_inherited(use.study, levels) or ()
@@ -171,7 +171,7 @@ def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigEr
         layers = plan.build_layers(use.study, use.point, inherited, use.fold)
         expanded = [(layer.where, expand_paths(layer.values, layer.where)) for layer in layers]
         places = [place for place, values in expanded if has_path(values, path)]
-        if not places:
+        if not places:  # the setting has its default
             where = f"{locate(study)}, {path}"
         elif places[-1] == f"{study}.folds":  # `folds` sets the fold, not a value at `path`
             where = locate(places[-1])

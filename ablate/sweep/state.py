@@ -49,7 +49,7 @@ class StudyState:
         return dict(sorted(groups.items()))
 
     def folds(self, cell: Cell) -> list[Cell]:
-        """Return the cells of all folds (splits of the classes) that belong to a cell and seed."""
+        """Return the cells of all folds (class splits) that have the index and seed of `cell`."""
         count, groups = self._folds
         if count != len(self.cells):  # cells were added: group them anew
             groups = {}
@@ -117,7 +117,7 @@ class SweepState:
         return study is not None and study.scheduler.asynchronous and study.is_paused(cell)
 
     def list_readable_splits(self, cell: Cell) -> tuple[str, ...]:
-        """Return a cell's splits, without the ensemble of its folds if one of them has failed."""
+        """Return a cell's splits, without the ensemble of its folds if a fold has failed."""
         if ENSEMBLE not in cell.evaluate:
             return cell.evaluate
         has_failed = any(map(self.has_failed, self.studies[cell.study].folds(cell)))
@@ -162,8 +162,8 @@ class ScheduledStudy:
         self._objective = state.plan.spec.objective
         # cells are compared within brackets: the rounds of a search, otherwise the whole study
         sampled = state.plan.spec.studies[name].sampling()
-        size = sampled.round if sampled is not None else None
-        self._bracket_size = size if isinstance(size, int) else state.plan.count_cells(name)
+        in_round = sampled.round if sampled is not None else None  # a number, or "asynchronous"
+        self._bracket_size = in_round if isinstance(in_round, int) else state.plan.count_cells(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None  # version of the facts and number of cells decided on
 
@@ -171,7 +171,7 @@ class ScheduledStudy:
         """Return the epoch to train a cell to, "stop", or "wait" (for other cells or seeds)."""
         decision = self._run_scheduler()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
-            # at the rung, this seed waits until the others have reached it
+            # at that epoch, this seed waits until the cell's other seeds have reached it
             reached = len(self._sweep.facts.list_epoch_values(cell.trial_id, self._objective))
             return WAIT if reached >= decision else decision
         return decision
@@ -208,7 +208,7 @@ class ScheduledStudy:
         curves = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
         values = [math.fsum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
         if not all(facts[cell.trial_id].status == "done" for cell in cells):
-            # The last epoch counts once the trial is finished: evaluated and exported.
+            # The last epoch counts once the trial is finished, that is evaluated and exported.
             values = values[: epochs - 1]
         return LearningCurve(
             values=tuple(values),

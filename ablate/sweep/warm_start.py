@@ -27,16 +27,16 @@ from trainables.evaluation.metric_name import MetricName
 def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:
     """Set in the plan the finished trials of an earlier sweep that a search learns from.
 
-    The list is read from the ledger; the first time it is made, and recorded if `record` is set.
+    The list is read from the ledger or, the first time, compiled and (if `record`) recorded.
     """
-    source = getattr(plan.spec.studies[name], "warm_start", None)
-    if source is None:
+    earlier_sweep = getattr(plan.spec.studies[name], "warm_start", None)
+    if earlier_sweep is None:
         return
     ledger = facts.ledger
     trials = ledger.get_warm_start(plan.sweep_id, name)
     if trials is None:
         where = plan.loaded.source.locate(f"studies.{name}.warm_start")
-        rows = list_sweep_trials(ledger, find_sweep(ledger, source, where))
+        rows = list_sweep_trials(ledger, find_sweep(ledger, earlier_sweep, where))
         config = plan.resolve_config(name, None, plan.find_example(name))
         own = flatten_paths(config.model_dump(mode="json"))
         # trials may differ from the search's own only in axes and in inherited settings
@@ -54,11 +54,11 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
 def observe_warm_trials(
     plan: Plan, facts: Facts, name: str, space: Space, centre: Mapping[str, Any]
 ) -> list[ObservedTrial]:
-    """Return the listed trials that fit a search's space and fixed values, as samplers see them.
+    """Return the warm-start trials that fit a search's space and fixed values, for its sampler.
 
     Trials of one configuration are one observation, the mean over their seeds.
     """
-    # group the trials that agree with the centre in all paths but the axes
+    # group the trials that equal the centre (start configuration) in all paths but the axes
     own, groups = flatten_paths(centre), dict[str, list[dict[str, Any]]]()
     for trial_id in plan.warm_trials.get(name, ()):
         row = facts.ledger.get_trial(trial_id)
@@ -83,7 +83,7 @@ def observe_warm_trials(
 def _list_differing_paths(
     config: Mapping[str, Any] | str, own: Mapping[str, Any], free: list[str]
 ) -> list[str]:
-    """Return the paths, not within those of `free`, in which a configuration differs from `own`."""
+    """Return the paths outside those in `free` at which a configuration differs from `own`."""
     other = flatten_paths(json.loads(config) if isinstance(config, str) else config)
     return [
         path

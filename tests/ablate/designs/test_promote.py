@@ -136,9 +136,13 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     made = run(made_plan, tmp_path)
     states = made.progression.studies
     assert rates_of(made, "high") == [1e-3, 3e-4, 1e-4]
-    assert states["high"].blocked == "only 3 cells of low have a result, of 4 to be promoted"
+    assert states["high"].blocked == (
+        "the study trains 4 cells of low again, of which only 3 have a result"
+    )
     assert rates_of(made, "next") == [1e-3, 3e-4] and states["next"].complete
-    assert states["fifth"].blocked == "low has no cell of rank 5: 3 have a result"
+    assert states["fifth"].blocked == (
+        "the study needs rank 5 of low, of which only 3 cells have a result"
+    )
     outcome = _build_outcome(made_plan, made, None, "")
     assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.is_finished
     assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
