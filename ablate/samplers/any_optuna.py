@@ -55,10 +55,10 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         try:
             loaded = getattr(importlib.import_module(module_name), name)
         except (ImportError, AttributeError) as error:
-            message = f"{self.class_name!r} cannot be imported: {error}. Correct module:Class"
+            message = f"{self.class_name!r} cannot be imported: {error}. Correct the class"
             raise ConfigError("sampler.class", message) from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
-            message = f"{self.class_name!r} is no sampler of Optuna. Name a BaseSampler."
+            message = f"{self.class_name!r} is no Optuna sampler. Name a subclass of BaseSampler."
             raise ConfigError("sampler.class", message)
         return loaded
 
@@ -77,7 +77,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 return sampler_class(**self.options, **seeded)
         except (TypeError, ValueError, ImportError) as error:
-            message = f"{self.class_name} refuses these options: {error}. Correct the options"
+            message = f"{self.class_name} refuses these options: {error}. Correct them"
             raise ConfigError("sampler.options", message) from None
 
 
@@ -106,7 +106,7 @@ class AnyOptuna(Sampler):
             cls(study, "check").propose([])
         except Exception as error:  # the classes of others raise what they like
             message = f"{study.sampler.class_name} cannot sample this space: {error}"
-            raise ConfigError("sampler", f"{message}. Change the space or the class") from None
+            raise ConfigError("sampler", f"{message}. Change `space` or the class") from None
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Repeat the search in a new study of Optuna, and return the sampler's next proposal."""
@@ -115,12 +115,12 @@ class AnyOptuna(Sampler):
         assert isinstance(self.study.sampler, OptunaSampler)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on experimental classes, on values of other axes
+            warnings.simplefilter("ignore")  # of experimental classes, among others
             study = optuna.create_study(
                 directions=list(self.study.directions),
                 sampler=self.study.sampler.build(draw_seed(self.key, 0)),
             )
-            # an exhausted grid asks for an end; then values repeat until the trials are spent
+            # an exhausted grid would end the study; here its values repeat until the last trial
             study.stop = lambda: None
             running: dict[int, Trial] = {}
             # ask for each earlier proposal again, after telling the results known at that time
@@ -155,7 +155,7 @@ class AnyOptuna(Sampler):
             if params == trial.params and values is not None:
                 study.tell(trial, list(values))
                 continue
-            # the proposal failed, or is a listed point in place of what the sampler suggested
+            # the proposal failed, or the spec lists it in place of what the sampler suggested
             study.tell(trial, state=TrialState.FAIL)
             if values is not None:
                 distributions = {path: space[path].to_optuna_distribution() for path in params}

@@ -42,7 +42,7 @@ def order_axes(space: Space) -> list[str]:
             depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        message = f"the axes depend on each other ({' → '.join(cycle)}). Remove one `when`"
+        message = f"the axes depend on each other ({' → '.join(cycle)}). Remove a `when`"
         raise ConfigError(f"space.{cycle[0]}.when", message) from None
     return sorted(space, key=lambda path: depth[path])
 
@@ -109,7 +109,7 @@ def check_conditions(space: Space) -> None:
                 texts = list(map(to_canonical_json, samples))
                 for value in list_wanted_values(wanted, texts):
                     if to_canonical_json(value) not in texts:
-                        message = f"{format_value(value)} is no choice of space.{parent}"
+                        message = f"{format_value(value)} is no choice of the axis space.{parent}"
                         remedy = f"Choose one of {join_words(map(format_value, samples))}"
                         raise ConfigError(field, f"{message}. {remedy}")
     order_axes(space)  # raises if there is a cycle

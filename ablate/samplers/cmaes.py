@@ -39,9 +39,9 @@ class CmaEs(Sampler):
         super().check(study)
         if len(study.directions) > 1:
             message = f"cmaes takes one objective, not {len(study.directions)}"
-            raise ConfigError("objectives", f"{message}. Use nsga2, tpe or gp")
+            raise ConfigError("objectives", f"{message}. Use the sampler nsga2, tpe or gp")
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError("sampler", "cmaes needs a numeric axis, not choices only. Use tpe.")
+            raise ConfigError("sampler", "cmaes needs a numeric axis, not just choices. Use tpe.")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Rebuild the state of CMA-ES from the earlier generations, and draw the next proposal."""
@@ -67,7 +67,7 @@ class CmaEs(Sampler):
             numbered = zip(earlier, generations[:-1], strict=True)
             members = [trial for trial, n in numbered if n == generation and not trial.running]
             if len(members) < size:
-                break  # a failure that counted before is being retried
+                break  # a failed trial that was counted before is run again
             members = members[:size]
             # CMA-ES depends only on ranks (0 is best), so a failure needs no value.
             ranks = np.argsort(
@@ -84,7 +84,7 @@ class CmaEs(Sampler):
         # draw the proposal
         state.reseed_rng(draw_seed(self.key, len(earlier)))
         coordinates = dict(zip(axes, state.ask(), strict=True))
-        choices = random.Random(f"{self.key}\x1f{len(earlier)}")  # CMA-ES has no axes of choices
+        choices = random.Random(f"{self.key}\x1f{len(earlier)}")  # for axes of choices
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
             position = choices.random()

@@ -42,9 +42,9 @@ def assign_generations(
 ) -> list[int]:
     """Return the generation of each earlier proposal, followed by that of the next one.
 
-    A proposal belongs to the latest generation with a counted result, or to the next one once that
-    generation has `size` of them. Only results known when it was made matter. Optuna's evolutionary
-    samplers have the same rule.
+    A proposal belongs to the latest generation with a counted result or, once this generation has
+    `size` of them, to the next one. Results that came after the proposal was made do not matter.
+    Optuna's evolutionary samplers have the same rule.
 
     Args:
         size: number of counted results in a full generation.

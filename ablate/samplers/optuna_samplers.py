@@ -69,8 +69,8 @@ class ByOptuna(Sampler):
     def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> "FrozenTrial":
         """Convert an earlier proposal to a trial of Optuna.
 
-        A failure becomes a pruned trial, which TPE ranks last by its last epoch. With several
-        objectives TPE cannot rank pruned trials, so a failure becomes a failed trial.
+        A failure becomes a pruned trial: TPE ranks it below the finished ones, by the epoch that it
+        reached. With several objectives TPE cannot rank it, so it becomes a failed trial.
         """
         from optuna.trial import TrialState, create_trial
 
@@ -190,9 +190,9 @@ class GaussianProcess(ByOptuna):
         observed = [item.values for item in earlier if item.values is not None and not item.running]
         if not observed:
             return earlier
-        columns = zip(self.study.directions, zip(*observed, strict=True), strict=True)
+        by_objective = zip(self.study.directions, zip(*observed, strict=True), strict=True)
         worst = tuple(
-            min(column) if goal == "maximize" else max(column) for goal, column in columns
+            min(values) if goal == "maximize" else max(values) for goal, values in by_objective
         )
         return [
             replace(item, value=worst) if item.values is None and not item.running else item

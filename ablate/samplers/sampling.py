@@ -66,7 +66,7 @@ class Sampler:
         if study.population is not None and not cls.generations:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
             message = f"the sampler {get_sampler_name(study)} takes no population"
-            raise ConfigError("population", f"{message}. Remove it, or use {samplers}")
+            raise ConfigError("population", f"{message}. Remove `population`, or use {samplers}")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the values by path of the active axes of proposal number len(earlier)."""

@@ -51,19 +51,19 @@ class Axis(Strict, extra="forbid", frozen=True):
         if self.low is None or self.high is None:
             raise ValueError("an axis must be {low: …, high: …} or {choice: [...]}")
         if not all(math.isfinite(v) for v in (self.low, self.high, self.step or 1)):
-            raise ValueError("low, high and step must be finite numbers")
+            raise ValueError("`low`, `high` and `step` must be finite numbers")
         if not self.low < self.high:
-            raise ValueError(f"low must be below high; they are {self.low} and {self.high}")
+            raise ValueError(f"`low` must be below `high`; they are {self.low} and {self.high}")
         if self.log and self.low <= 0:
-            raise ValueError(f"with log, low must be above 0, not {self.low}")
+            raise ValueError(f"with `log`, `low` must be above 0, not {self.low}")
         if self.log and self.step is not None:
-            raise ValueError("an axis takes either log or step, not both")
+            raise ValueError("an axis takes either `log` or `step`, not both")
         if self.whole and any(
             isinstance(v, float) and not v.is_integer() for v in (self.low, self.high, self.step)
         ):
-            raise ValueError("with int, low, high and step must be whole numbers")
+            raise ValueError("with `int`, all of `low`, `high` and `step` must be whole numbers")
         if self.whole and max(abs(self.low), abs(self.high)) > EXACT:
-            raise ValueError(f"low and high must lie between {-EXACT} and {EXACT}")
+            raise ValueError(f"`low` and `high` must lie between {-EXACT} and {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
             message = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
@@ -75,9 +75,9 @@ class Axis(Strict, extra="forbid", frozen=True):
         """Return the part of the axis within the factor `box` of a value.
 
         The ends value / box and value · box are moved inwards to steps, then outwards to `points`,
-        which are tried first. Positive values without steps are drawn uniformly in the logarithm.
-        The whole axis is returned if the value is 0 (no factor leads away from 0) or no number, or
-        if the part has fewer than two values.
+        which the search tries first. Positive values without steps are drawn uniformly in the
+        logarithm. The whole axis is returned if the value is 0 (no factor leads away from 0) or no
+        number, or if the part has fewer than two values.
         """
         full_axis = self.model_copy(update={"box": None})
         if self.box is None or not isinstance(value, int | float) or value == 0:
@@ -193,7 +193,7 @@ class Axis(Strict, extra="forbid", frozen=True):
             return distributions.IntDistribution(int(low), last, log=self.log, step=int(step))
         if count is None:
             return distributions.FloatDistribution(float(low), float(high), log=self.log)
-        # In decimals: 0.1 + 2 · 0.1 is 0.3, or Optuna drops the last level with a warning.
+        # Floats would make 0.1 + 2 · 0.1 exceed 0.3, and Optuna would drop the last level.
         end = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(step)))
         return distributions.FloatDistribution(float(low), end, step=float(step))
 

@@ -34,7 +34,7 @@ class Asha(SchedulerBase):
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         """Return each cell's next epoch to train to, "wait", or "stop", by the results so far."""
-        # train all cells to the first rung
+        # train all cells to the first rung, an epoch at which cells are compared
         decisions: list[Decision] = [WAIT] * len(entries)
         epochs = max((entry.epochs for entry in entries), default=1)
         rungs = base.list_rungs(self.grace, self.factor, epochs)
@@ -50,7 +50,7 @@ class Asha(SchedulerBase):
                 i for i in alive if entries[i].epochs_trained >= min(rung, entries[i].epochs)
             ]
             best = base.rank_places(entries, reached, rung)[: len(reached) // self.factor]
-            # Promotions are final: cells that have passed the rung, or now run beyond it, go on.
+            # Promotions are final: cells that have passed the rung, or run beyond it now, go on.
             passed = [i for i in reached if entries[i].epochs_trained > rung or entries[i].running]
             for index in dict.fromkeys([*best, *passed]):
                 goal = min(next_rung, entries[index].epochs)

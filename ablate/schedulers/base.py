@@ -82,7 +82,7 @@ class SchedulerBase(Strict):
 
 
 def list_rungs(first: int, factor: int, epochs: int) -> list[int]:
-    """Return the rungs first · factor^k below `epochs`, then `epochs`."""
+    """Return the epochs (rungs) first · factor^k that are below `epochs`, then `epochs`."""
     rungs = []
     while first < epochs:
         rungs.append(first)

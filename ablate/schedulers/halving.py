@@ -18,11 +18,11 @@ class Halving(SchedulerBase):
     factor: int = Field(3, ge=2)
 
     def list_bracket_rungs(self, epochs: int, bracket: int) -> list[int]:
-        """Return the rungs of a bracket whose longest cell trains for `epochs`."""
+        """Return the epochs at which cells of a bracket are compared; the last one is `epochs`."""
         return base.list_rungs(self.grace, self.factor, epochs)
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
-        """Return each cell's decision, comparing it only with the cells of its bracket (round)."""
+        """Return each cell's decision; cells are compared only within their bracket (round)."""
         decisions: list[Decision] = [STOP] * len(entries)
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]

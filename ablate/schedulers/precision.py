@@ -41,8 +41,8 @@ class PrecisionSeeds(Strict):
     def check_order(self) -> "PrecisionSeeds":
         """Check that the first stage does not exceed the largest number of seeds."""
         if self.first > self.at_most:
-            message = f"at_most is {self.at_most}, below the first stage of {self.first} seeds"
-            raise ConfigError("at_most", f"{message}. Raise at_most, or lower first")
+            message = f"`at_most` is {self.at_most}, below the first stage of {self.first} seeds"
+            raise ConfigError("at_most", f"{message}. Raise `at_most`, or lower `first`")
         return self
 
 
@@ -67,8 +67,8 @@ def evaluate_precision(
     if any(seed not in values[cell] for cell in cells for seed in stage):
         return Standing(cells, seeds.first)  # the first stage is incomplete
     base = values[baseline]
-    rows = [_subtract(values[cell], base, stage) for cell in cells if cell != baseline]
-    rows = [row for row in rows if len(row) > 1]  # one difference has no spread
+    differences = [_subtract(values[cell], base, stage) for cell in cells if cell != baseline]
+    rows = [row for row in differences if len(row) > 1]  # one value has no spread
     count = choose_final_seeds(rows, half_width, seeds.at_most) if rows else seeds.first
     return Standing(cells, max(count, seeds.first))
 

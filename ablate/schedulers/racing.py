@@ -62,7 +62,7 @@ def evaluate_race(
     """
     alive, dropped = list(values), dict[int, int]()
     count = min(race.after, len(seeds))
-    looks = max(1, len(seeds) - count)  # comparisons of each cell; the last seed drops nobody
+    looks = max(1, len(seeds) - count)  # comparisons of each cell: none after the last seed
     level = 1 - (1 - race.level) / (looks * max(1, len(values) - 1))  # Bonferroni's correction
     while True:
         first_seeds = seeds[:count]
