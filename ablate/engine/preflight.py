@@ -218,7 +218,7 @@ def _warn_of_training(
         yield (
             "repeated",
             f"training.per_class is {per_class}, and {small} of {len(sizes)} training classes have "
-            "fewer images, so batches repeat images. Lower per_class.",
+            "fewer images, so batches repeat images. Lower training.per_class.",
         )
     if batch > images:
         yield (

@@ -105,7 +105,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         lines += [*notes, workload.describe_trials(parallel, request.threads)]
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
-        prefix = "taken as the same code" if settings.same_code else "source"
+        prefix = "results of other code are accepted" if settings.same_code else "source"
         lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     refused = None if settings.same_code else build_refusal(facts.differing)
     has_no_runnable_kind = bool(failures) and failures.keys() >= kinds.keys()
@@ -114,7 +114,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
 
 def describe_missing(weights: str, use: Use) -> str:
     """Say that weights of a backbone are missing, and whether a run fetches them or ends."""
-    consequence = "A run ends before its first trial (`ablate backbones` names files that fit)."
+    consequence = "A run ends before its first trial. `ablate backbones` lists files that fit."
     if use.backbone is not None and use.backbone.weights in FETCHED:
         consequence = "A run downloads the weights first."
     fault = f"{weights} is not on this machine (`backbone.weights` of study {use.study})."
@@ -200,7 +200,7 @@ class Workload:
         """Say how many trials run now and how many later, with `parallel` trials at once."""
         text = f"{len(self.todo)} trials to run now and {self.later} later"
         if self.again:
-            text += f", {len(self.again)} finished trials to be evaluated again"
+            text += f", and {len(self.again)} finished trials to evaluate again"
         return f"{text}; {parallel} at once, {threads} thread(s) each"
 
     def describe_time(self, parallel: int, *, piloted: bool) -> list[str]:

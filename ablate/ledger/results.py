@@ -175,7 +175,7 @@ class Best:
         ]
         yield f"metrics: {', '.join(metric_lines)}"
         if not self.model.is_file():
-            yield f"model: {self.model} is not here (pruned, or in storage)"
+            yield f"model: {self.model} is not here (it was pruned, or is in storage)"
             return
         yield f"model: {self.model}"
         root = self.config["data"].get("root")

@@ -55,7 +55,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         try:
             loaded = getattr(importlib.import_module(module_name), name)
         except (ImportError, AttributeError) as error:
-            message = f"{self.class_name!r} cannot be imported: {error}. Correct the class"
+            message = f"{self.class_name!r} cannot be imported: {error}. Correct the class name"
             raise ConfigError("sampler.class", message) from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
             message = f"{self.class_name!r} is no Optuna sampler. Name a subclass of BaseSampler."
@@ -77,7 +77,7 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 return sampler_class(**self.options, **seeded)
         except (TypeError, ValueError, ImportError) as error:
-            message = f"{self.class_name} refuses these options: {error}. Correct them"
+            message = f"{self.class_name} refuses these options: {error}. Correct `options`"
             raise ConfigError("sampler.options", message) from None
 
 

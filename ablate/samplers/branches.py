@@ -118,7 +118,7 @@ def check_conditions(space: Space) -> None:
             build_example(space, path)
         except StopIteration:
             conditions = format_value(space[path].when)
-            message = f"the conditions {conditions} can never hold at once. Remove one of them"
+            message = f"the conditions {conditions} can never hold at once. Remove one condition"
             raise ConfigError(f"space.{path}.when", message) from None
 
 

@@ -41,7 +41,7 @@ class CmaEs(Sampler):
             message = f"cmaes takes one objective, not {len(study.directions)}"
             raise ConfigError("objectives", f"{message}. Use the sampler nsga2, tpe or gp")
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError("sampler", "cmaes needs a numeric axis, not just choices. Use tpe.")
+            raise ConfigError("sampler", "cmaes needs a numeric axis. Use the sampler tpe.")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Rebuild the state of CMA-ES from the earlier generations, and draw the next proposal."""

@@ -189,7 +189,7 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        fault = f"trial {trial_id} cannot have the checkpoint {checkpoint[:200]!r}."
+        fault = f"{checkpoint[:200]!r} is recorded for trial {trial_id}, but is not its checkpoint."
         remedy = "Restore the ledger from a copy, or give another --out."
         raise ConfigError(str(ledger.path), f"{fault} {remedy}")
     return checkpoint

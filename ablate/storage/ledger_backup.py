@@ -152,7 +152,7 @@ class LedgerBackup:
 
     def __enter__(self) -> Self:
         """Upload a first copy of the ledger, and start the thread that uploads the next ones."""
-        with self._translate_errors("Check its access rights, or give another --storage."):
+        with self._translate_errors("Check the access rights, or give another --storage."):
             self._upload_if_changed()
         self._thread.start()
         return self

@@ -300,7 +300,7 @@ class JobScheduler:
         missing = facts[trial_id].find_missing_evaluations(job.evaluate, job.metrics)
         if missing and last["event"] == "final":  # this run does not evaluate the trial again
             splits = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
-            self.lost[trial_id] = f"its evaluation lacks {'; '.join(splits)}"
+            self.lost[trial_id] = f"the trial's evaluation lacks {'; '.join(splits)}"
         if last["event"] == "failed" and facts[trial_id].status == "done":
             self.lost[trial_id] = str(last["reason"])  # only its evaluation failed
         # halt studies after equal errors of configuration: their other trials, which would fail

@@ -138,7 +138,7 @@ class Ranking:
         """
         needed = self._state.studies[around.best_of]
         if needed.blocked and not needed.short:
-            reason = f"waits for {around.best_of}, which is blocked"
+            reason = f"the study waits for {around.best_of}, which is blocked"
             self._state.studies[name].blocked = reason
         if not needed.complete:
             return None

@@ -127,7 +127,7 @@ class Store:
                 OPTION,
                 f"{redacted_uri} cannot be used ({reason}). Start the server, install the driver "
                 "of its database, or leave --tracking-uri out and write the finished sweep later "
-                f"by {self.format_command('ledger replay')}.",
+                f"to this store by {self.format_command('ledger replay')}.",
             ) from None
 
     def _find_file_fault(self, path: Path, *, writes: bool) -> str:

@@ -86,10 +86,10 @@ class MlflowTracker:
         # say what MLflow lacks
         fault = ""
         if is_late:
-            fault = "does not answer" if self._is_away else "is still busy writing trials"
+            fault = "the store does not answer" if self._is_away else "the store is still busy"
         if self._refused and not self._is_away:
-            count, (trial_id, reason) = len(self._refused), next(iter(self._refused.items()))
-            fault = f"refused {count} of the sweep's trials, such as {trial_id} ({reason})"
+            n, (trial_id, reason) = len(self._refused), next(iter(self._refused.items()))
+            fault = f"the store refused {n} of the sweep's trials, such as {trial_id} ({reason})"
         if fault:
             self._warn(
                 f"{fault}. The ledger has all results: {self.remedy} writes the {lacking} ended "
@@ -136,12 +136,12 @@ class MlflowTracker:
                 if not is_away(error):
                     raise
                 if not self._is_away:
-                    fault = f"does not answer ({extract_first_line(error)})"
+                    fault = f"the store does not answer ({extract_first_line(error)})"
                     self._warn(f"{fault}. The sweep goes on, and is written to the store later.")
                 self._is_away = True
             else:
                 if self._is_away:
-                    self._warn("answers again; nothing was lost.")
+                    self._warn("the store answers again; nothing was lost.")
                 self._is_away = False
                 has_begun = True
                 changed.clear()
@@ -158,7 +158,7 @@ class MlflowTracker:
 
     def _warn(self, text: str) -> None:
         uri = self.tracking_uri
-        log.warning("MLflow store %s %s", redact_uri(uri), redact_text(text, uri))
+        log.warning("MLflow store %s: %s", redact_uri(uri), redact_text(text, uri))
 
     def _count_unlogged(self) -> int:
         with Ledger(self.ledger_path) as ledger:

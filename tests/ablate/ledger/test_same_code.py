@@ -122,7 +122,10 @@ def test_what_is_older_than_sources_is_taken(tmp_path: Path, edit: Edit) -> None
     text = preview_plan(plan, settings).text
     assert "core: the source was changed, but its REVISION is still 1; 4 trials" in text
     preview = preview_plan(plan, replace(settings, same_code=True))
-    assert "taken as the same code: method.ddml" in preview.text and preview.refused is None
+    assert (
+        "results of other code are accepted: method.ddml" in preview.text
+        and preview.refused is None
+    )
     assert preview_plan(plan, settings).refused is not None  # a plan writes nothing down
 
 

@@ -101,4 +101,4 @@ def test_a_search_proposes_no_more(tmp_path: Path) -> None:
         assert run(sweep, lambda job: NOT_HERE) == 3
         found = outcome(sweep)
         assert found.missing == {"tune": 9, "after": 6}
-        assert found.blocked["after"] == "waits for tune, which is blocked"
+        assert found.blocked["after"] == "the study waits for tune, which is blocked"

@@ -58,4 +58,4 @@ def test_a_runner_that_does_not_tell_is_asked_once(
     made = dispatch(specs.plan(specs.spec(studies__grid__metrics=["density"])), tmp_path)
     order = drain(made)
     assert len(order) == len(set(order)) == len(made.lost) > 0
-    assert set(made.lost.values()) == {"its evaluation lacks val: density"}
+    assert set(made.lost.values()) == {"the trial's evaluation lacks val: density"}

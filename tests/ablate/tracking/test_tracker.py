@@ -64,7 +64,8 @@ def test_a_password_goes_to_mlflow_alone(
         wait_until(lambda: "does not answer" in caplog.text)
         assert not tracker.close()
     assert (
-        "http://me:***@127.0.0.1:9 does not answer" in caplog.text and password not in caplog.text
+        "http://me:***@127.0.0.1:9: the store does not answer" in caplog.text
+        and password not in caplog.text
     )
     assert "`ablate ledger replay --out x` writes the 2 ended trials" in caplog.messages[-1]
     with Ledger(sweep.ledger_path) as ledger:
