@@ -27,7 +27,7 @@ def find_cell(progression: Progression, address: str) -> Cell:
         for suffix in ("", f"@{cell.seed}", f"@{cell.seed}.{cell.fold}"):
             cells.setdefault(f"{cell.cell}{suffix}", cell)  # the first seed and fold stay
     if not cells:
-        raise ConfigError(OPTION, f"cells of {study} wait for other results. Run the sweep first.")
+        raise ConfigError(OPTION, f"no cell of {study} is known yet. Run the sweep first.")
     if name not in cells:
         names = list(dict.fromkeys(cell.cell for cell in cells.values()))
         fault = f"{study} has no cell {name!r}; it has {join_words(names[:MOST_NAMES])}."

@@ -145,7 +145,7 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     )
     outcome = _build_outcome(made_plan, made, None, "")
     assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.is_finished
-    assert "high: only 3 cells of low" in describe_ending(outcome, tmp_path)
+    assert "high: the study trains 4 cells of low again" in describe_ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
     told = preview_plan(made_plan, settings).text

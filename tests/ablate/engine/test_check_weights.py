@@ -88,7 +88,7 @@ def test_weights_of_timms_that_cannot_be_fetched(
     assert ablate(spec, tmp_path, "--plan") == 0
     output = capsys.readouterr().out
     assert f"weights: timm's file of {MODEL} is not on this machine" in output
-    assert "fetches it first" in output
+    assert "downloads the weights first" in output
     assert ablate(spec, tmp_path) == 2
     output = capsys.readouterr()
     assert f"weights: timm's file of {MODEL} is being downloaded, once for all trials" in output.out

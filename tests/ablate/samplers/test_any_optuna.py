@@ -108,7 +108,7 @@ def test_a_class_without_a_seed_is_said_to_be_inexact(monkeypatch: pytest.Monkey
     [
         ("NoSampler", {}, "cannot be imported"),
         ("not_here:Sampler", {}, "'not_here' is no installed package"),
-        ("optuna.trial:Trial", {}, "is no sampler"),
+        ("optuna.trial:Trial", {}, "is no Optuna sampler"),
         ("TPESampler", {"gamme": 1}, "refuses these options"),
         ("BruteForceSampler", {}, "cannot sample this space"),
     ],

@@ -141,7 +141,7 @@ def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
 
 def test_cells_are_found_by_name_and_number(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
-    with pytest.raises(ConfigError, match="not known yet"):
+    with pytest.raises(ConfigError, match="no cell of parts is known yet"):
         find_cell(made.progression, "parts/agnostic=off")
     drain(made)
     assert find_cell(made.progression, "tune/0003").idx == 3
