@@ -25,7 +25,7 @@ class AffinityOptions(models.ModelOptions):
 
 @models.register_model_figure(AffinityOptions, "classes that are alike")
 def affinity(views: models.Views, title: str) -> models.Picture:
-    """Draw a heatmap per model of the cosines between class proxies, similar classes side by side.
+    """Draw a heatmap per model: cosines between class proxies, with similar classes side by side.
 
     Example:
         >>> Figure(kind="affinity", studies=("terms",)).metric
@@ -40,7 +40,7 @@ def affinity(views: models.Views, title: str) -> models.Picture:
     drawing, panels = models.create_model_panels(views, title, heads)
     for panel, matrix, (model, view) in zip(panels, matrices, views.readings, strict=True):
         image = panel.imshow(matrix, cmap="cividis", interpolation="nearest", **scale)
-        names, (rows, columns) = view["classes"], np.triu_indices(len(matrix), 1)
+        names, (rows, columns) = view["classes"], np.triu_indices(len(matrix), 1)  # all pairs
         for i in np.argsort(-matrix[rows, columns], kind="stable")[:MAX_PAIRS]:
             row, column = int(rows[i]), int(columns[i])
             text = f"{model.cell}: {names[row]}, {names[column]}: {matrix[row, column]:.3f}"
@@ -49,7 +49,7 @@ def affinity(views: models.Views, title: str) -> models.Picture:
     view = views.readings[0][1]
     caption = (
         f"Cosines between {view['of']} of {len(view['classes'])} of {view['of_classes']} "
-        "training classes, the first seed of each cell; like ones side by side, in an order of "
-        "each panel's own, all on one scale. Mean: of two classes."
+        "training classes, the first seed of each cell. Similar classes are side by side, so each "
+        "panel has another order; all panels have one scale. Mean: over all pairs of classes."
     )
     return models.Picture(drawing, caption, spots)

@@ -43,12 +43,12 @@ class Axis:
 
 
 def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
-    """Return an axis for each parameter of a search that the options name, or for all."""
+    """Return an axis for each parameter that the options name, or for all of the search."""
     space = find_search_space(frame, recipe.studies[0])
     paths = list(dict.fromkeys(options.axes or space))
     axes = []
     for path, name in zip(paths, format_coordinates(paths), strict=True):
         axis, choices = space[path], tuple(map(format_level, space[path].get("choice") or ()))
-        low, high = (0, len(choices) - 1) if choices else (axis["low"], axis["high"])
+        low, high = (0, len(choices) - 1) if choices else (axis["low"], axis["high"])  # positions
         axes.append(Axis(path, name, bool(axis.get("log")), float(low), float(high), choices))
     return axes

@@ -22,7 +22,7 @@ class ClassSizesOptions(models.ModelOptions):
 def class_sizes(views: models.Views, title: str) -> models.Picture:
     """Draw Recall@1 of each class over its number of images: a dot per class, a line per model.
 
-    A line joins the means of up to three groups of classes, from the smallest to the largest.
+    A line joins the means of up to three groups of classes, small classes first.
 
     Example:
         >>> Figure(kind="class_sizes", studies=("terms",)).metric
@@ -31,10 +31,10 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
     drawing, panel = plot.create_single_panel(title)
     split = views.options.split
     caption = (
-        f"Of each class of the {split} split the share of its images whose nearest other one is of "
-        f"it, {views.protocol}, the first seed of each cell, against the images "
-        f"{'trained on' if split == 'train' else 'there are'}; lines: means of up to {GROUPS} "
-        "groups of as many classes, by size. Of a larger class there is more to be found."
+        f"For each class of the {split} split, the share of its images whose nearest other image "
+        f"is of the same class, {views.protocol}, the first seed of each cell, against the number "
+        f"of images{' trained on' if split == 'train' else ''}; lines: means of up to {GROUPS} "
+        "groups of as many classes, by size. A larger class offers more images to be found."
     )
     spots = []
     for i, (model, view) in enumerate(views.readings):

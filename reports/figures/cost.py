@@ -56,7 +56,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     points = [point for study_points in by_study.values() for point in study_points]
     costs, values = [point.cost for point in points], [point.value for point in points]
     title = labels.replace_greek_names(recipe.title) or f"{name} against {axis}"
-    legend_lines = math.ceil(len(studies) / 2) if len(studies) > 1 else 0
+    legend_lines = math.ceil(len(studies) / 2) if len(studies) > 1 else 0  # of two studies each
     drawing, panel = plot.create_single_panel(title, plot.HEIGHT + plot.LINE * legend_lines)
     # marks of the cells
     spots = []
@@ -99,7 +99,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
         names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in front)
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if options.cost == "seconds":
-        caption += " Seconds are of the machines that ran them, beside what else ran there."
+        caption += " Seconds depend on the machine and on what else ran on it."
     cells = pd.concat([frame.select_study(study) for study in studies])
     key = f"cost_{'_'.join(studies)}_{metric}_{options.cost}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
@@ -117,23 +117,23 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
     scale = labels.display_scale(metric)
     points = []
     for cell, values in group_by_cell(cells, metric).items():
-        mean = summarize(list(values.values()))
+        quality = summarize(list(values.values()))
         price = summarize([seed_costs[cell, seed] for seed in values])
-        if mean is not None and price is not None:
-            points.append(Point(study, cell, price.mean, mean.mean * scale, mean.n))
+        if quality is not None and price is not None:
+            points.append(Point(study, cell, price.mean, quality.mean * scale, quality.n))
     return points
 
 
 def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
-    """Return the indices of the points that no other dominates, the cheapest first.
+    """Return the indices of the points that no other point dominates, the cheapest first.
 
-    A point is dominated if another costs no more, has no smaller value, and is better in one of
-    the two. Equal points are on the front together; points that are not finite are never on it.
+    A point dominates another if it costs no more, has no smaller value, and is better in cost or
+    value. Equal points are on the front together; points that are not finite are never on it.
     """
     front: list[int] = []
     for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):
         point = (costs[i], values[i])
-        # points come by rising cost, so one is on the front if its value is above the last one's
+        # points come by rising cost, so a value above that of the front's last point is on it
         last = (costs[front[-1]], values[front[-1]]) if front else (0.0, -np.inf)
         if np.isfinite(point).all() and (point[1] > last[1] or point == last):
             front.append(i)

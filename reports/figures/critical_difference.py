@@ -38,11 +38,11 @@ class RanksOptions(plot.FigureOptions):
 
 @plot.figure(RanksOptions)
 def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> plot.DrawnFigure:
-    """Draw the mean ranks of a factor's levels over blocks, and which levels do not differ.
+    """Draw the mean ranks of a factor's levels, and bars that join levels that do not differ.
 
-    A block is a combination of all other coordinates' levels. Blocks that lack a level, because the
-    pair is refused or a run is missing, are left out, and the caption names them;
-    `options.without` leaves the level out instead.
+    Levels are ranked in each block, a combination of the levels of all other coordinates. A block
+    that lacks a level, because this combination is refused or its run is missing, is left out, and
+    the caption names it; `options.without` leaves the level out instead.
 
     Example:
         >>> options = {"factor": "method"}
@@ -51,7 +51,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)
-    cells = cells[~cells["cell"].str.endswith(OTHER)]
+    cells = cells[~cells["cell"].str.endswith(OTHER)]  # second rows with the same levels
     cell_levels = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
     cells = cells[[level not in options.without for level in cell_levels]]
     # rank the levels within complete blocks whose values are not all the same
@@ -63,7 +63,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     # caption
     caption = f"{describe_metric(frame, metric)}: "
     if ranking is None:
-        caption += "fewer than two whole blocks, nothing to rank."
+        caption += "fewer than two blocks have all levels, so there is nothing to rank."
     else:
         caption += (
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
@@ -93,12 +93,12 @@ def collect_blocks(
     """
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
-    means, first = summarize_cells(cells, metric), cells.drop_duplicates("cell")
-    for cell, settings in zip(first["cell"], first["coords"], strict=True):
+    means, first_rows = summarize_cells(cells, metric), cells.drop_duplicates("cell")
+    for cell, settings in zip(first_rows["cell"], first_rows["coords"], strict=True):
         coords = {k: labels.format_level(v) for k, v in settings.items() if k != NEUTRAL}
         if (level := coords.pop(factor, None)) is None:
-            continue
-        levels.setdefault(level)
+            continue  # the cell has no level of the factor
+        levels.setdefault(level)  # the keys are an ordered set
         block = blocks.setdefault(tuple(coords.items()), {})
         if cell in means:
             block[level] = means[cell].mean
@@ -110,31 +110,31 @@ def _draw_rank_diagram(levels: Sequence[str], ranking: Ranking | None, title: st
 
     A bar joins levels whose ranks differ by less than the critical difference.
     """
-    half = (len(levels) + 1) // 2
-    drawing, axes = plot.create_single_panel(title, 1.5 + 0.24 * half)
+    left_count = (len(levels) + 1) // 2  # names at the left side
+    drawing, axes = plot.create_single_panel(title, 1.5 + 0.24 * left_count)
     axes.set_axis_off()
     if ranking is None:
         plot.draw_empty_message(axes, "nothing to rank")
         return drawing
     k, bars = len(levels), len(ranking.groups)
-    axes.set(xlim=(1 - 0.45 * k, k + 0.45 * k), ylim=(-(1.2 + 0.35 * bars + half), 1.6))
+    axes.set(xlim=(1 - 0.45 * k, k + 0.45 * k), ylim=(-(1.2 + 0.35 * bars + left_count), 1.6))
     # the axis of ranks, and the critical difference above it
     axes.plot([1, k], [0, 0], color="black", linewidth=1)
     for tick in range(1, k + 1):
         axes.plot([tick, tick], [0, 0.18], color="black", linewidth=1)
         axes.text(tick, 0.28, str(tick), ha="center", va="bottom")
-    end = 1 + min(ranking.critical, k - 1)  # never beyond the line
+    end = 1 + min(ranking.critical, k - 1)  # never beyond the axis
     axes.plot([1, end], [1.25, 1.25], color="black", linewidth=1.6)
     axes.text(end, 1.25, f"  CD = {ranking.critical:.2f}", ha="left", va="center")
     # a bar for each group of levels that do not differ
     ordered = [ranking.ranks[column] for column in ranking.order]
     for i, (first, last) in enumerate(ranking.groups, 1):
-        ends, low = [ordered[first] - 0.04, ordered[last] + 0.04], -0.35 * i
-        axes.plot(ends, [low, low], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
+        ends, bar_y = [ordered[first] - 0.04, ordered[last] + 0.04], -0.35 * i
+        axes.plot(ends, [bar_y, bar_y], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
     # names: the better half at the left, the others at the right, with lines to their ranks
     top = -(0.9 + 0.35 * bars)
     for i, (column, rank) in enumerate(zip(ranking.order, ordered, strict=True)):
-        is_left = i < half
+        is_left = i < left_count
         x, y = (1 - 0.05 * k, top - i) if is_left else (k + 0.05 * k, top - (k - 1 - i))
         axes.plot([rank, rank, x], [0, y, y], color="#7F7F7F", linewidth=0.8)
         name = f" {levels[column]} ({rank:.2f}) "

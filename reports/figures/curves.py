@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     """Draw a line per cell: the mean over seeds at each epoch, with a band of ± one sd.
 
-    Only epochs that all finished seeds of a cell reported are drawn.
+    A cell's line has only the epochs that all its finished seeds reported.
     """
     import pandas as pd
 
@@ -62,7 +62,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
 
 
 def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, pd.DataFrame]]":
-    """Return (label, rows) of each cell of a study that the recipe shows; of a search the best."""
+    """Return (label, rows) of each cell of a study to show; of a search, of the best `top`."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
@@ -82,9 +82,9 @@ def _label_line(cell: str, coords: dict[str, Any]) -> str:
     """Return a cell's name in the legend: variant, components that are on, trial, or levels."""
     if coords.get("variant"):
         return str(coords["variant"])
-    if set(map(str, coords.values())) <= {"on", "off"}:
+    if set(map(str, coords.values())) <= {"on", "off"}:  # the coordinates are components
         return " + ".join(k for k, v in coords.items() if v == "on") or "none"
-    if len(coords) > 3:
+    if len(coords) > 3:  # too many parameters for a legend
         return f"trial {cell}"
     names, levels = labels.format_coordinate, labels.format_level
     return ", ".join(f"{names(path)} = {levels(level)}" for path, level in coords.items())

@@ -24,7 +24,7 @@ class DistanceOptions(models.ModelOptions):
 
 @models.register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: models.Views, title: str) -> models.Picture:
-    """Draw per model two histograms of distances: of image pairs within and between classes.
+    """Draw two histograms per model: distances between images of one class, and of two classes.
 
     Example:
         >>> Figure(kind="distances", studies=("terms",)).metric
@@ -52,7 +52,7 @@ def distances(views: models.Views, title: str) -> models.Picture:
     caption = (
         f"Euclidean distances of unit embeddings of {views.options.split} images, "
         f"{views.protocol}, the first seed of each cell: shares of the pairs of one class and of "
-        "two. Overlap: of the two histograms in common; a line where a mean is. All pairs of "
+        "two. Overlap: what both histograms have in common; vertical lines: means. All pairs of "
         f"{view['images']} images of {view['classes']} classes."
     )
     return models.Picture(drawing, caption, spots)

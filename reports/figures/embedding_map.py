@@ -51,12 +51,12 @@ def embedding_map(views: models.Views, title: str) -> models.Picture:
     for i, picture in view["pictures"]:
         models.put_thumbnail(panel, (x[i], y[i]), picture, ZOOM, colours[label[i]])
     panel.margins(0.06)
-    plot.draw_legend(panel, max(len(names), 5))  # as long a legend stands below the axes
+    plot.draw_legend(panel, max(len(names), 5))  # at least 5: below the axes
     caption = (
         f"{model.describe()}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "
-        f"{view['options']['perplexity']:g}. Which images are neighbours can be read from it; "
-        "distances between groups and their sizes cannot."
+        f"{view['options']['perplexity']:g}. The map shows which images are neighbours, but "
+        "neither distances between groups nor their sizes."
     )
     points = zip(x, y, label, strict=True)
     spots = tuple(plot.Tooltip(panel, float(a), float(b), names[c]) for a, b, c in points)

@@ -32,7 +32,7 @@ class Line:
 
 @plot.use_report_style()
 def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
-    """Draw the metric at each level of `recipe.x`, a line per combination of the other levels."""
+    """Draw the metric over the factor `recipe.x`, a line per combination of the other factors."""
     import pandas as pd
 
     metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
@@ -99,21 +99,21 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
 
 
 def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> "pd.DataFrame":
-    """Return the cells of a study that vary the factor `recipe.x`, at the levels `recipe.at`."""
+    """Return a study's cells that have the factor `recipe.x` and all levels in `recipe.at`."""
     import pandas as pd
 
     cells = frame.select_study(study)
     cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
     held = {(name, labels.format_level(value)) for name, value in recipe.at.items()}
-    levels = [{*_list_level_names(coords)} for coords in cells["coords"]]
-    return cells[[recipe.x in dict(names) and held <= names for names in levels]]
+    levels = [{*_list_level_names(coords)} for coords in cells["coords"]]  # {(factor, level)}
+    return cells[[recipe.x in dict(pairs) and held <= pairs for pairs in levels]]
 
 
 def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "") -> list[Line]:
-    """Return a line over `recipe.x` per combination of the other coordinates' levels, as planned.
+    """Return a line over `recipe.x` for each combination of the other coordinates' levels.
 
-    Where any combination has several levels of x, those with a single level are left out: in a
-    one-factor study, they are cells that vary another factor.
+    If some combination has several levels of x, combinations with a single level are left out: in
+    a one-factor study, they are cells that vary another factor.
     """
     x = [_to_axis_value(coords[recipe.x]) for coords in cells["coords"]]
     names = [_list_level_names(coords) for coords in cells["coords"]]
@@ -123,7 +123,7 @@ def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "")
     if any(rows["x"].nunique() > 1 for rows in groups.values()):
         groups = {key: rows for key, rows in groups.items() if rows["x"].nunique() > 1}
     # coordinates in which two lines differ, for the legend
-    varied = {name for a in groups for b in groups for name, _ in {*a} ^ {*b}}
+    varied = {name for a in groups for b in groups for name, _ in {*a} ^ {*b}}  # ^: in one alone
     lines = []
     for key, rows in groups.items():
         levels = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
@@ -133,15 +133,15 @@ def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "")
 
 def _build_line(cells: "pd.DataFrame", metric: str, label: str) -> Line:
     """Return the line of a metric's mean and 95 % interval at each level of x with a result."""
-    factor = labels.display_scale(metric)
+    scale = labels.display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []
     for x in plot.sort_levels(list(cells["x"])):
         rows = cells[[value == x for value in cells["x"]]]
         values = list(group_by_seed(rows, metric).values())
         if result := summarize(values):
             low, high = t_interval(values) or (np.nan, np.nan)
-            points.append((x, result.mean * factor, low * factor, high * factor, result.n))
-    return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))
+            points.append((x, result.mean * scale, low * scale, high * scale, result.n))
+    return Line(label, *(list(zip(*points, strict=True)) or [()] * 5))  # (): there is no point
 
 
 def _list_level_names(coords: dict[str, Any]) -> list[tuple[str, str]]:
@@ -159,8 +159,8 @@ def _to_axis_value(value: Any) -> Any:
 def choose_axis_scale(levels: list[Any]) -> str:
     """Return `words`, `linear`, `log`, or `symlog` (log with zero) for the levels of a factor.
 
-    The axis is logarithmic where at least three positive levels span a factor of ten and their
-    ratios are more alike than their differences.
+    The axis is logarithmic if at least three positive levels span a factor of ten, and the ratios
+    between neighbouring levels are more alike than their differences.
     """
     if any(isinstance(level, str) for level in levels):
         return "words"

@@ -174,11 +174,11 @@ def build_figure(
     caption: str,
     key: str = "",
 ) -> DrawnFigure:
-    """Return a figure: a drawing with title, caption (the recipe's first), runs and tooltips.
+    """Return a drawing with title, caption, run ids and tooltips as a figure.
 
-    key: name of its files; default: kind, studies and metric.
+    caption: text after the recipe's own caption. key: name of the files; may be empty for `Figure`.
     """
-    if isinstance(recipe, Figure):
+    if isinstance(recipe, Figure):  # named by kind, studies and metric
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
     text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
     study = list_part_studies(recipe)[0]
@@ -205,14 +205,14 @@ def create_panel_grid(
 ) -> tuple[Canvas, list[Axes]]:
     """Return a new drawing with a heading and `count` panels, `across` in a row, and the panels.
 
-    size: in inches: the width, the height without the rows, and the height of a row.
+    size: width, height without the rows of panels, and height of a row of panels, in inches.
     """
     width, base, row = size
     across = max(1, min(across, count))
     row_count = max(1, math.ceil(count / across))
     drawing = create_canvas(width, base + row * row_count)
     panels = drawing.subplots(row_count, across, sharey=sharey, squeeze=False).ravel().tolist()
-    for panel in panels[count:]:
+    for panel in panels[count:]:  # places of the last row without a panel
         panel.set_axis_off()
     if count == 0:
         draw_empty_message(panels[0], "nothing to show")
@@ -227,9 +227,9 @@ def draw_heading(drawing: Canvas, title: str) -> None:
 
 
 def set_panel_title(panel: Axes, title: str, inches: float) -> None:
-    """Set the title of one of several panels in lines that are no wider than the panel.
+    """Set the title of a panel that is `inches` wide, broken into lines that fit this width.
 
-    Names of cells break after a comma too, which has no space behind it.
+    Names of cells, which have no space after a comma, are broken after a comma too.
     """
     words = " ".join(title.replace(",", ", ").split())
     panel.set_title(textwrap.fill(words, int(inches * LETTERS_PER_INCH)))
@@ -266,7 +266,7 @@ def trim_colormap(name: str, low: float, high: float) -> Any:
 
 
 def set_log_ticks(axes: Axes, low: float, high: float) -> None:
-    """Set a few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
+    """Set a few ticks on a logarithmic x axis: powers of ten, or numbers below two decades."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.xaxis.set_minor_locator(NullLocator())
@@ -294,7 +294,7 @@ def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
 
 
 def format_seed_counts(counts: list[int]) -> str:
-    """Write the range of cells' seeds: `n = 3 seeds`, `n = 2–3 seeds` or `no finished runs`."""
+    """Write the range of cells' seed counts: `n = 2–3 seeds`, `n = 3 seeds`, `no finished runs`."""
     positive = [n for n in counts if n]
     if not positive:
         return "no finished runs"

@@ -19,8 +19,8 @@ WIDTH = 6.4
 def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     """Draw one line per comparison: the paired difference, its 95 % interval, and the verdict.
 
-    A triangle up is better, one down worse, a square no difference, a dot open; the band is ±δ, a
-    diamond the gain that a paper prints. Return None if no comparison has a difference.
+    Marks: a triangle up for better, a triangle down for worse, a square for no difference, a dot
+    for open, a diamond for the gain that a paper prints; band: ±δ. None if there is no difference.
     """
     measured = [verdict for verdict in verdicts if verdict.difference is not None]
     drawn = measured[:MAX_ROWS]
@@ -67,23 +67,23 @@ def _draw_metric_panel(
         "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1},
         "annotation_clip": False,
     }
-    smallest = max(line.smallest for line in lines if not isinstance(line, str))
-    if smallest:
-        axes.axvspan(-smallest * factor, smallest * factor, alpha=0.08)
+    smallest_effect = max(line.smallest for line in lines if not isinstance(line, str))
+    if smallest_effect:  # the band of ±δ
+        axes.axvspan(-smallest_effect * factor, smallest_effect * factor, alpha=0.08)
     names, spots = {}, []
     for y, line in enumerate(lines):
-        if isinstance(line, str):
+        if isinstance(line, str):  # the heading of a group
             heading = textwrap.shorten(line, 76, placeholder="…")
             axes.annotate(heading, (0, y), **heading_style, **at_left).set_in_layout(False)
             continue
         names[y] = textwrap.shorten(line.label, 40, placeholder="…")
         gap = line.difference
-        assert gap is not None
+        assert gap is not None  # `draw_forest_plot` leaves out comparisons without a difference
         mark, colour = MARKS.get(line.call, OPEN)
         if gap.low is not None and gap.high is not None:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
-        if line.printed and line.printed.metric == metric:
+        if line.printed and line.printed.metric == metric:  # a paper prints the gain
             x = line.printed.value * factor
             axes.plot([x], [y], "D", color="black", markersize=5, fillstyle="none")
         interval = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, line.digits)

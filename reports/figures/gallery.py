@@ -40,22 +40,22 @@ def gallery(views: models.Views, title: str) -> models.Picture:
     rows = view["rows"]
     most = max((len(row["near"]) for row in rows), default=0)
     board = models.PictureBoard(max(len(rows), 1), 1 + GAP + most, title)
-    for at, row in enumerate(rows):
+    for board_row, row in enumerate(rows):
         name = row["class"]
         short = textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]
         tip = f"{name}: the nearest image of its class is no. {row['rank']}"
-        board.put((at, 0), row["query"], short, QUERY, tip)
+        board.put((board_row, 0), row["query"], short, QUERY, tip)
         for number, near in enumerate(row["near"]):
             tip = f"{number + 1}: {near['class']}, {near['score']:.4f}"
             frame = HIT if near["hit"] else MISS
-            position = (at, 1 + GAP + number)
+            position = (board_row, 1 + GAP + number)
             board.put(position, near["picture"], f"{near['score']:.2f}", frame, tip)
     failed = sum(row["failed"] for row in rows)
     caption = (
-        f"{model.describe()}, {views.protocol}, {views.options.split} images. Left the "
-        "query, then the nearest images with their score: blue and whole frames are of its class, "
-        f"orange and dashed ones are not. {len(rows) - failed} queries were drawn"
+        f"{model.describe()}, {views.protocol}, {views.options.split} images. At the left the "
+        "query, then the nearest images with their scores: a solid blue frame is a hit (of the "
+        f"query's class), a dashed orange one a miss. {len(rows) - failed} queries were drawn"
         + (f"; the last {failed} are the hardest failures" if failed else "")
-        + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
+        + f". Of {view['looked_at']} queries looked at, {view['failing']} find a miss first."
     )
     return models.Picture(board.drawing, caption, board.spots)

@@ -32,7 +32,7 @@ def grad_cam(views: models.Views, title: str) -> models.Picture:
     """
     model, view = views.readings[0]  # the figure shows one model
     terms, rows = view["terms"], view["rows"]
-    board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)
+    board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)  # 4: no huge pictures
     for column, row in enumerate(rows):
         name = row["class"]
         board.put((0, column), row["picture"], name[:12], FRAME, name)
@@ -41,7 +41,7 @@ def grad_cam(views: models.Views, title: str) -> models.Picture:
             note = "" if heat.any() else ", which does not depend on this image"
             tip = f"{name}: {term}{note}"
             board.put((i, column), row["picture"], term, FRAME, tip, heat=heat)
-    height, width = heat.shape
+    height, width = heat.shape  # the same for all maps
     caption = (
         f"{model.describe()}: Grad-CAM of {', '.join(terms)} on training images, from the last "
         f"feature map ({height} × {width}); bright where the image lowers the term. Each map has "

@@ -39,9 +39,8 @@ class ColorScale:
 def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     """Return the scale of a heatmap's colours: the range of its means, or six sds if that is wider.
 
-    Means that differ by no more than seeds do then have nearly one colour. The sd over seeds is
-    pooled over the heatmap's own cells or, where none of them has several seeds, over all cells of
-    the sweep.
+    Means whose differences are as small as those between seeds then have nearly one colour. The sd
+    is pooled over the heatmap's cells or, if none has several seeds, over all cells of the sweep.
     """
 
     def list_values(study: str) -> list[list[float]]:
@@ -49,16 +48,18 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
         cells = group_by_cell(frame.select_study(study), recipe.metric)
         return [list(values.values()) for values in cells.values()]
 
-    groups, owner = list_values(recipe.study), "its own"
+    groups, owner = list_values(recipe.study), "its own"  # whose cells give the sd, for a caption
     factor = labels.display_scale(recipe.metric)
     means = [result.mean * factor for values in groups if (result := summarize(values))]
     pooled = pooled_sd(groups)
     if pooled is None:
         studies, owner = dict.fromkeys(frame.cells["study"]), "other"
         pooled = pooled_sd(values for name in studies for values in list_values(name))
-    sd, count = (pooled[0] * factor or None, pooled[1]) if pooled else (None, 0)
+    raw_sd, count = pooled or (0.0, 0)
+    sd = raw_sd * factor or None  # None if the seeds do not differ
     low, high = min(means, default=0.0), max(means, default=1.0)
-    middle, half = (low + high) / 2, (max(high - low, SPAN * (sd or 0.0)) or 1.0) / 2
+    width = max(high - low, SPAN * (sd or 0.0)) or 1.0  # 1.0 if nothing differs
+    middle, half = (low + high) / 2, width / 2
     return ColorScale(middle - half, middle + half, sd, f"{owner} {count} cells with several seeds")
 
 
@@ -94,7 +95,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
             sd = "" if cell.sd is None else f"\n± {labels.format_number(cell.sd * factor, digits)}"
             texts[i, j] = labels.format_number(mean, digits) + sd
         elif len(rows):
-            texts[i, j] = str(rows["status"].iloc[0])
+            texts[i, j] = str(rows["status"].iloc[0])  # why there is no mean
         if text := texts.get((i, j), "").replace("\n", " "):
             at = f"{x_name} = {labels.format_level(xs[j])}, {y_name} = {labels.format_level(ys[i])}"
             spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}"))
@@ -109,13 +110,13 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
         f"{metric_label}, {find_protocol(frame)}: "
         f"mean{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)} "
         f"for each of {len(xs)} × {len(ys)} settings; hatched: no result. Colours: on a scale of "
-        "its own"
+        "this figure alone"
     )
     if scale.sd is None:
         caption += "; no setting was repeated, so that differences may be noise."
     else:
         caption += (
-            f", {SPAN:g} sds of runs over seeds wide or more; one sd is "
+            f", at least {SPAN:g} sds of runs over seeds wide; one sd is "
             f"{labels.format_number(scale.sd, digits)}, pooled over {scale.source}."
         )
     key = f"heatmap_{recipe.study}_{metric}"
@@ -125,7 +126,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
 def _draw_squares(
     axes: plot.Axes, means: Any, texts: dict[tuple[int, int], str], scale: ColorScale
 ) -> Any:
-    """Draw a heatmap's squares with colours and texts, hatched without a mean; return its bar."""
+    """Draw squares with colours (or hatching without a mean) and texts; return the colour bar."""
     from matplotlib.patches import Rectangle
 
     # colours, hatching and texts
@@ -137,7 +138,7 @@ def _draw_squares(
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):
             red, green, blue, _ = image.cmap(image.norm(means[i, j]))
-            is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+            is_dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5  # the luminance
             ink, box = "white" if is_dark else "black", None
         else:
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, linewidth=0, **hatched))

@@ -53,7 +53,7 @@ class Pair:
 
 
 def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
-    """Return every pair of factors in `among`, or of all that vary, most interacting first."""
+    """Return all pairs of the factors in `among` (empty: of all), largest interaction first."""
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in dict.fromkeys(among or varied) if name in varied]
     fit = fit_factorial(data, order=2, levels=levels)
@@ -68,14 +68,14 @@ def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric:
             if mean is not None:
                 means[x_level, line_level] = mean
         pairs.append(Pair(x, line, means, effects.get(frozenset((a, b)))))
-    return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)
+    return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)  # 1.0: last
 
 
 def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | None:
     """Return mean, interval and n over seeds of all cells at some levels; None without a result.
 
-    A seed's value is the mean over these cells. Seeds with a result in fewer cells than another
-    seed has are left out.
+    A seed's value is the mean over these cells. A seed that has a result in fewer cells than some
+    other seed is left out.
     """
     by_seed: dict[int, list[float]] = {}
     for coords, values in data:
@@ -84,15 +84,15 @@ def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | No
                 by_seed.setdefault(seed, []).append(value * labels.display_scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
-    if (mean := summarize(means)) is None:
+    if (summary := summarize(means)) is None:
         return None
     low, high = t_interval(means) or (np.nan, np.nan)
-    return mean.mean, low, high, mean.n
+    return summary.mean, low, high, summary.n
 
 
 @plot.figure(InteractionOptions)
 def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.DrawnFigure:
-    """Draw one panel per pair of factors: a line per level of one over the levels of the other.
+    """Draw a panel per pair of factors: one as the x axis, a line per level of the other factor.
 
     Lines that are not parallel show an interaction.
 
@@ -116,8 +116,8 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
         f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
-        f"factors and {plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction; its "
-        "size stands above, as in the table of effects."
+        f"factors and {plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction. The "
+        "size of the interaction is in the panel's title, as in the table of effects."
     )
     if len(pairs) > len(drawn_pairs):
         caption += f" The {len(drawn_pairs)} of {len(pairs)} pairs that interact most."
@@ -127,7 +127,7 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
 def _draw_pair_panel(
     panel: plot.Axes, pair: Pair, levels: Levels, metric: str
 ) -> list[plot.Tooltip]:
-    """Draw the means at two factors' levels as lines, with a title; return the tooltips."""
+    """Draw the means at two factors' levels as lines in a panel, and return their tooltips."""
     x_name, line_name = map(labels.format_coordinate, (pair.x, pair.line))
     x_levels = levels[pair.x]
     panel.set_title(f"{x_name} × {line_name}{_format_effect(pair.effect, metric)}")
@@ -160,10 +160,10 @@ def _draw_pair_panel(
 
 
 def _format_effect(effect: Effect | None, metric: str) -> str:
-    """Write the size of an interaction on a line of its own; empty without one."""
+    """Write the size of an interaction on a new line; empty if the design does not determine it."""
     if effect is None:
         return ""
-    if effect.estimate is not None:
+    if effect.estimate is not None:  # both factors have two levels
         interval = effect.estimate, effect.low, effect.high
         return f"\neffect {labels.format_with_interval(*interval, metric, 2)}"
     unit = " points" if labels.is_share(metric) else ""

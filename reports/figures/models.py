@@ -86,10 +86,10 @@ def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
     """
     requested: set[tuple[str, str]] = set()
     for figure in recipe.figures:
-        kind = find_figure_options(figure.kind)
-        if kind is None or not issubclass(kind, ModelOptions):
-            continue
-        options = kind.model_validate(figure.options)
+        options_class = find_figure_options(figure.kind)
+        if options_class is None or not issubclass(options_class, ModelOptions):
+            continue  # the figure shows no trained model
+        options = options_class.model_validate(figure.options)
         name, request = options.build_file_name(figure.kind), options.build_read_request()
         for model in select_models(frame, figure, options):
             if (model.run_id, name) not in requested:
@@ -100,11 +100,11 @@ def list_requested_views(frame: Frame, recipe: Recipe) -> Iterator[ViewRequest]:
 def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[ModelRef]:
     """Return a figure's models, the first finished seed and fold of each cell that it shows.
 
-    It shows the cells of the options, or all (`every`), or the best by the figure's metric.
+    It shows the cells that the options name, or all (`every`), or the best by the figure's metric.
     """
     cells = frame.select_study(figure.studies[0])
     done = cells[cells["status"] == "done"]
-    first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
+    first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}  # by cell
     reason = ""
     if options.cells or options.every:
         names = [name for name in options.cells or map(str, done["cell"]) if name in first_rows]
@@ -127,8 +127,8 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
 def _explain_model_choice(name: str, first_rows: dict[str, Any]) -> str:
     """Return why a cell's figure shows a model that a reader would not expect; empty if it doesn't.
 
-    A cell `<name>, not neutral` is the best with the method on, not the best of all; and the trial
-    of a cell may be another cell's too. first_rows: cell → its first finished trial.
+    A cell `<name>, not neutral` is the best one with the method on, which is worse than the
+    baseline; and two cells may have the same trial. first_rows: cell → its first finished trial.
     """
     if name.endswith(OTHER):
         reason = f"because the best of {name.removesuffix(OTHER)} is the baseline itself"
@@ -162,8 +162,8 @@ def register_model_figure(
 ) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
     """Declare that the decorated function draws a kind of figure of trained models.
 
-    The function takes the data of the models, and the figure's title: the recipe's, or `subject`.
-    apart: whether the figure has a page of its own.
+    The function takes the data of the models, and the figure's title, which names `subject` if the
+    recipe has no title. apart: whether the figure has a page of its own.
     """
 
     def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
@@ -182,7 +182,7 @@ def _draw_models(
     subject: str,
     apart: bool,
 ) -> plot.DrawnFigure:
-    """Draw a figure of the trained models whose data were logged; its caption names the others."""
+    """Draw the trained models whose data were logged; the caption names the other models."""
     study, file_name = recipe.studies[0], options.build_file_name(recipe.kind)
     models = select_models(frame, recipe, options)
     views = [(model, frame.load_model_view(model.run_id, file_name)) for model in models]
@@ -209,9 +209,9 @@ def _draw_models(
 def create_model_panels(
     views: Views, title: str, heads: list[str]
 ) -> tuple[plot.Canvas, list[plot.Axes]]:
-    """Return a drawing with one square panel per model, two in a row without ticks, and the panels.
+    """Return a drawing and its square panels without ticks: one per model, two in a row.
 
-    heads: titles of the panels, which follow the models' names.
+    heads: texts that follow the models' names in the titles of the panels.
     """
     count = len(views.readings)
     side = plot.WIDTH / min(2, count)
@@ -244,7 +244,7 @@ class PictureBoard:
     """A figure with rows of pictures, each with a line of letters below."""
 
     def __init__(self, rows: int, columns: float, title: str) -> None:
-        """Create an empty drawing of square places for pictures, with letters below each."""
+        """Create an empty drawing with room for rows of square pictures and letters below each."""
         height = rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4
         self.drawing = plot.create_canvas(plot.WIDTH, height)
         self.panel = self.drawing.add_subplot()
@@ -273,7 +273,7 @@ class PictureBoard:
         pixels, (row, column) = decode_picture(picture), position
         height, width = (FILL * side / max(pixels.shape[:2]) for side in pixels.shape[:2])
         x, y = column + 0.5, row * (1 + LETTERS) + 0.5
-        extent = x - width / 2, x + width / 2, y + height / 2, y - height / 2
+        extent = x - width / 2, x + width / 2, y + height / 2, y - height / 2  # y points down
         self.panel.imshow(pixels, extent=extent, interpolation="antialiased", aspect="auto")
         edge: dict[str, Any] = {"edgecolor": frame[0], "linestyle": frame[1], "linewidth": 1.8}
         self.panel.add_patch(Rectangle((extent[0], extent[3]), width, height, fill=False, **edge))

@@ -28,8 +28,8 @@ class PlaneOptions(models.ModelOptions):
 def plane(views: models.Views, title: str) -> models.Picture:
     """Draw one panel per cell: the unit circle through the proxies of two training classes.
 
-    The ring around it has the colour of each direction's more probable class, the paler the less
-    sure. Images of both classes lie inside, and those of an unseen class in grey.
+    A ring around the circle has in each direction the colour of the more probable class, paler if
+    that is less sure. Dots are images of both classes and, in grey, of an unseen class.
 
     Example:
         >>> Figure(kind="plane", studies=("terms",)).metric
@@ -38,10 +38,10 @@ def plane(views: models.Views, title: str) -> models.Picture:
     level = 100 * views.readings[0][1]["options"]["level"]
     caption = (
         f"The plane of the proxies (stars) of the two training classes that are most alike, "
-        f"{views.protocol}, the first seed of each cell: of each direction the probability of "
-        f"the one against the other; images of both, grey of the {views.options.split} class "
-        f"nearest to them. Unsure: the share of the directions between the proxies in which "
-        f"neither has {level:g} %."
+        f"{views.protocol}, the first seed of each cell. Ring: the probability of one class "
+        f"against the other in each direction. Dots: images of both classes, grey those of the "
+        f"{views.options.split} class nearest to them. Unsure: the share of the directions between "
+        f"the proxies in which neither class has {level:g} %."
     )
     heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.readings]
     drawing, panels = models.create_model_panels(views, title, heads)
@@ -59,25 +59,25 @@ def plane(views: models.Views, title: str) -> models.Picture:
         panel.set(aspect="equal", xlim=(-1.3, 1.3), ylim=(-1.3, 1.3))
         panel.set_axis_off()
         one, two, unseen = view["classes"]
-        more = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
+        space = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
         caption += (
             f" {model.cell}: {one} against {two}, grey {unseen}; {head} of "
-            f"{view['angle']:.1f}°{more}."
+            f"{view['angle']:.1f}°{space}."
         )
     return models.Picture(drawing, caption, spots)
 
 
 def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
-    """Draw outside the unit circle a ring in the colour of each direction's more probable class.
+    """Draw a ring outside the unit circle, in each direction in the colour of the likelier class.
 
     sure: for each direction the probability of the first class; at 0.5 the ring is white.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])
-    turns = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)
-    circle = np.stack([np.cos(turns), np.sin(turns)])
-    ring = np.stack([1.06 * circle, 1.24 * circle], axis=1)
+    angles = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)  # borders of steps
+    circle = np.stack([np.cos(angles), np.sin(angles)])
+    ring = np.stack([1.06 * circle, 1.24 * circle], axis=1)  # inner and outer edge
     shade: dict[str, Any] = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}
     panel.pcolormesh(*ring, np.asarray(sure)[None], rasterized=True, **shade)
     panel.plot(*circle, color="#c8c8c8", linewidth=0.7)

@@ -29,8 +29,8 @@ class PromotionOptions(plot.FigureOptions):
 def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnFigure:
     """Draw one panel per study: a line joins a cell's ranks before and after promotion.
 
-    Promotion trains the best cells of a source study again. Cells without a result in one of the
-    two studies are left out, and so is the neutral cell, which has no source cell.
+    Promotion trains the best cells of a source study again. A cell without a result before or after
+    promotion is left out, and so is the cell with the method off, which was not promoted.
 
     Example:
         >>> Figure(kind="promotions", studies=("terms",)).metric
@@ -59,9 +59,9 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
         f"rank by {labels.format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
-        f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's, "
-        "1 where both order the cells alike. Only the best cells of a source are compared, whose "
-        "values are close: over all its cells ρ may be larger."
+        f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's "
+        "rank correlation, 1 if both studies order the cells alike. Only the best cells of a "
+        "source study are compared, whose values are close: over all its cells ρ may be larger."
     )
     cells = pd.concat(studies.values())
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
@@ -85,7 +85,7 @@ def _list_moves(cells: "pd.DataFrame", promotion: Promotion, metric: str) -> lis
 def _draw_promotion_panel(
     panel: plot.Axes, study: str, promotion: Promotion, moves: list[Move], metric: str
 ) -> list[plot.Tooltip]:
-    """Draw a line per promoted cell from old to new rank, with ρ as title; return the tooltips."""
+    """Draw a line per promoted cell from old to new rank, with ρ in the title; return tooltips."""
     from scipy.stats import rankdata
 
     before_sign, after_sign = rank_signs(promotion, metric)
@@ -103,7 +103,7 @@ def _draw_promotion_panel(
     spots = []
     ranks = [rankdata([-score for score in side]).tolist() for side in (old_scores, new_scores)]
     for (cell, before, after, _), old_rank, new_rank in zip(moves, *ranks, strict=True):
-        colour = plot.COLOURS[7]
+        colour = plot.COLOURS[7]  # grey for an equal rank, blue for a better, orange for a worse
         if new_rank != old_rank:
             colour = plot.COLOURS[0] if new_rank < old_rank else plot.COLOURS[1]
         panel.plot([0, 1], [old_rank, new_rank], "-o", color=colour)

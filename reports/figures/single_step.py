@@ -31,7 +31,7 @@ class SingleStepOptions(models.ModelOptions):
 def single_step(views: models.Views, title: str) -> models.Picture:
     """Draw one panel per model: a line joins an image's embedding before and after one step.
 
-    The first image is darkened; it and its positive, of the same class, have colours and pictures.
+    The first image, which is darkened, and the second, its positive, have colours and pictures.
 
     Example:
         >>> Figure(kind="single_step", studies=("terms",)).metric
@@ -44,8 +44,8 @@ def single_step(views: models.Views, title: str) -> models.Picture:
         f"t-SNE of the embeddings of {len(first['label'])} training images before and after one "
         f"gradient step at rate {first['options']['rate']:g} of the trained model, the first seed "
         f"of each cell; the first image is shown with {100 * first['options']['dark']:g} % of its "
-        "brightness. Euclidean distance of unit embeddings from it to its positive, before and "
-        f"after: {'; '.join(moves)}."
+        "brightness. Euclidean distance between unit embeddings of this image and its positive, "
+        f"before and after: {'; '.join(moves)}."
     )
     heads = ["{:.3f} to {:.3f}".format(*view["distances"]) for _, view in views.readings]
     drawing, panels = models.create_model_panels(views, title, heads)

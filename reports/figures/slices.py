@@ -14,7 +14,7 @@ from reports.tables.cells import collect_trials, describe_metric
 def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigure:
     """Draw one panel per parameter of a search: each trial's mean over seeds against its value.
 
-    Later proposals are darker. A trial without a conditional parameter is not in its panel.
+    Later proposals are darker. The panel of a conditional parameter has only trials that have it.
 
     Example:
         >>> Figure(kind="slices", studies=("terms",)).metric

@@ -24,7 +24,7 @@ class UncertaintyOptions(models.ModelOptions):
 
 @models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: models.Views, title: str) -> models.Picture:
-    """Draw a histogram of each uncertainty measure and the images with extremes of the first one.
+    """Draw histograms of uncertainty measures, and the images with extremes of the first measure.
 
     Example:
         >>> Figure(kind="uncertainty", studies=("terms",)).metric
@@ -45,7 +45,7 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
     board.panel.set_subplotspec(grid[1])
     top = board.drawing.add_subplot(grid[0])
     names = {name: name.replace("_", " ") for name in view["values"]}
-    measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}
+    measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}  # one scale
     edges = np.histogram_bin_edges(np.concatenate(list(measures.values())), BINS)
     for i, (name, values) in enumerate(measures.items()):
         counts, _ = np.histogram(values, edges)
@@ -55,7 +55,7 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
     first = next(iter(names))
     caption = (
         f"{model.describe()}, {views.protocol}: {len(view['values'][first])} "
-        f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images of "
-        f"least {names[first]}, then those of most."
+        f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images with "
+        f"the least {names[first]}, then those with the most."
     )
     return models.Picture(board.drawing, caption, board.spots)
