@@ -79,11 +79,11 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     """Return Dunnett's c: P(max |T_i| ≤ c) = 0.95 for m t statistics that share their error.
 
     P = E_s E_z [Φ((c s + √ρ z) / √(1 − ρ)) − Φ((−c s + √ρ z) / √(1 − ρ))]^m with s = √(χ²_df / df)
-    and z ~ N(0, 1), by Gauss-Legendre over the quantiles of both. The least correlation of several
-    gives a c that is large enough (Šidák). Equals the t quantile at m = 1.
+    and z ~ N(0, 1), by Gauss-Legendre over the quantiles of both. Of several ρ, the least one gives
+    a c that is large enough (Šidák). At m = 1, c is the quantile of t.
 
     Args:
-        m: comparisons, at least 1. df: of the shared error. correlation: of two statistics.
+        m: number of comparisons. df: of the shared error. correlation: ρ of any two statistics.
     """
     from scipy import optimize, stats
 

@@ -45,7 +45,7 @@ class Sample:
         return np.array([row[b] - self.baseline[b] for b in self.list_common_blocks(name)])
 
     def restrict_to_first_stage(self) -> "Sample":
-        """Return the sample of first-stage blocks, which estimates errors; all without stages."""
+        """Return the sample's blocks of the first stage, or the sample if it has no first stage."""
         if self.first_stage is None:
             return self
         stage = set(self.first_stage)
@@ -110,9 +110,9 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: two rows are the same if no block differs by as much: 1/N of N test images.
+        resolution: rows whose values differ by less at each block are copies: 1/N for N images.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
-        baseline: the name by which `same_as` calls it.
+        baseline: name of the baseline, for `same_as`.
 
     Returns:
         A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
@@ -121,7 +121,7 @@ def judge(
     # rows that copy the baseline or another row are no comparisons
     originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
     copies = {name: original for name, original in originals.items() if name != original}
-    # intervals of the other rows, which take two blocks
+    # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
     bounded = {name: sample.rows[name] for name in gaps if len(gaps[name]) > 1}
     reach = rule.compute_half_widths(replace(sample, rows=bounded)) if bounded else {}
@@ -144,7 +144,7 @@ def judge(
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:
-    """Return the verdict that an interval gives: the only place where one is decided."""
+    """Return the verdict that an interval gives; no other function decides a verdict."""
     low = -inf if interval.low is None else interval.low
     high = inf if interval.high is None else interval.high
     inside = -smallest < low and high < smallest

@@ -34,7 +34,7 @@ def summarize(values: Sequence[float]) -> Summary | None:
 def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
     """Return (s_p, groups used), the scatter within groups: s_p = √(Σ(nᵢ − 1) sᵢ² / Σ(nᵢ − 1)).
 
-    Values that are not finite are left out, and groups of fewer than two; None if no group is left.
+    Values that are not finite are left out, then groups of fewer than two; None if nothing is left.
     """
     arrays = [x for x in map(keep_finite, groups) if len(x) > 1]
     if not arrays:
@@ -62,8 +62,8 @@ def half_width(values: Sequence[float]) -> float | None:
     """Return h = t_{0.975, n−1} · sd / √n, half of Student's interval; None for n < 2.
 
     Musgrave, Belongie and Lim, "A Metric Learning Reality Check" (ECCV 2020) print mean ± h over
-    ten reproductions without the formula, which is that of their public code. The factor t is 2.262
-    at n = 10 and 4.303 at n = 3, not 1.96.
+    ten reproductions; their public code has the formula. The factor t is 2.262 at n = 10 and 4.303
+    at n = 3, above the 1.96 of the normal distribution.
     """
     ends = t_interval(values)
     return None if ends is None else (ends[1] - ends[0]) / 2

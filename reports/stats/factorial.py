@@ -80,11 +80,11 @@ def fit_factorial(
 ) -> Fit | None:
     """Fit main effects and interactions of up to `order` factors by least squares, with F tests.
 
-    Each term's estimate is its coefficient in the model with all terms; its F test drops the term
-    from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
-    means. σ² is the mean square of the replicates, cells × seeds without the main effects of both,
-    if a cell has several seeds; else of the residuals (then higher interactions count as error);
-    without degrees of freedom there is none, and neither are standard errors and p.
+    Each term's estimate is its coefficient in the model with all terms (in a balanced full
+    factorial, a contrast of means); its F test drops the term from that model: F = (ΔSS/df) / σ².
+    If cells have several seeds, σ² is the mean square of what the main effects of cell and seed
+    leave over. Else it is that of the model's residuals, so that higher interactions count as
+    error. Without degrees of freedom there are neither σ² nor standard errors nor p.
 
     A term whose columns are spanned, in whole or in part, by those of earlier ones (main effects
     first, then interactions in the order of the factors) is left out and listed in `aliased`: the
@@ -95,7 +95,7 @@ def fit_factorial(
             are not finite are left out. A factor that a cell lacks is at the level "".
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
         levels: the order of a factor's levels, low first; default: as they come.
-        resolution: cells are copies if their values at each seed differ by less, or not at all.
+        resolution: cells whose values at each seed differ by less, or not at all, are copies.
         family: number of intervals that hold together with 95 % (independent contrasts).
 
     Returns:
@@ -250,7 +250,7 @@ def _find_aliases(
 def _compute_within_squares(
     y: Floats, blocks: Floats, cells: Sequence[tuple[str, ...]]
 ) -> tuple[float, int]:
-    """Return the squares of y that means of cells and blocks do not explain, and the rank of both.
+    """Return the sum of squares of y that cells and blocks do not explain, and their joint rank.
 
     The means of cells are subtracted first, so that thousands of cells need no matrix.
 

@@ -43,8 +43,8 @@ def compute_importances(
     """Return how much each parameter matters for a large value; None for fewer than 50 trials.
 
     ped_anova: Pearson divergence between the densities of a parameter among the best trials and
-        among all, both by Parzen windows, as a share of its sum: what matters to be among the
-        best. The best are the best tenth. Conditional parameters are judged where they are active.
+        among all, both by Parzen windows, as a share of the sum over parameters. The best are the
+        best tenth of the trials. Conditional parameters are judged where they are active.
         Source: Watanabe, Bansal and Hutter, "PED-ANOVA" (IJCAI 2023); Optuna's implementation.
     fanova: share of the variance of a random forest's prediction over the whole space that each
         parameter explains alone, interactions left out, renormalised to one. Conditional parameters
@@ -74,7 +74,7 @@ def compute_importances(
     if is_flat:
         cautions.append("all trials have the same value, so nothing can matter")
     if dropped:
-        cautions.append(f"{name} cannot judge conditional parameters, left out")
+        cautions.append(f"{name} cannot judge conditional parameters, which are left out")
     used = f"the best {best} of {n} trials" if evaluator == "ped_anova" else f"{n} trials"
     return Importances(f"{name} of {used}", shares, n, conditional, dropped, tuple(cautions))
 
@@ -95,7 +95,7 @@ def _run_evaluator(
     from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
     axes = {path: _to_distribution(axis) for path, axis in space.items()}
-    level = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         with warnings.catch_warnings():
@@ -112,7 +112,7 @@ def _run_evaluator(
             compute = optuna.importance.get_param_importances
             raw_shares = compute(study, evaluator=judge, params=assessed, normalize=False)
     finally:
-        optuna.logging.set_verbosity(level)
+        optuna.logging.set_verbosity(verbosity)
     total = sum(raw_shares.values())
     shares = {path: (share / total if total > 0 else 0.0) for path, share in raw_shares.items()}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))

@@ -65,7 +65,7 @@ def permutation_p(differences: Sequence[float]) -> float | None:
     """Return the two-sided p of a paired sign-flip permutation test on the mean; None for n < 2.
 
     p = share of sign patterns s in {−1, 1}^n with |Σ s·d| ≥ |Σ d|: exact (all 2^n) up to n = 15,
-    then 10,000 sampled patterns with the observed one counted. Values that are not finite are left
+    then 10,000 sampled patterns and the observed one. Values that are not finite are left
     out. Source: Fisher, "The Design of Experiments" (1935), §21.
     """
     d = keep_finite(differences)
@@ -86,8 +86,8 @@ def permutation_p(differences: Sequence[float]) -> float | None:
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
     """Return the two-sided p of Wilcoxon's signed-rank test; None for n < 2 or all zero.
 
-    SciPy's, exact for few values without ties. Zero differences are left out before ranking
-    (Wilcoxon's own way), and so are values that are not finite. Source: Wilcoxon, Biometrics
+    Computed by SciPy, exactly for few values without ties. Zero differences are left out before
+    ranking, as Wilcoxon does, and so are values that are not finite. Source: Wilcoxon, Biometrics
     Bulletin 1 (1945).
     """
     from scipy.stats import wilcoxon
@@ -97,7 +97,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
 
 
 def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Return Holm's step-down adjustment of a family of m tests: controls the family-wise error.
+    """Return the p of a family of m tests, adjusted by Holm to control the family-wise error.
 
     p̃₍ᵢ₎ = max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎), p in ascending order. None (no test) stays
     None and does not count in m. Source: Holm, Scandinavian Journal of Statistics 6 (1979).
@@ -112,7 +112,7 @@ def adjust_by_holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def cohens_dz(differences: Sequence[float]) -> float | None:
-    """Return d_z = d̄ / sd(d), the mean paired difference in its own standard deviations.
+    """Return d_z = d̄ / sd(d), the mean paired difference in sds of the paired differences.
 
     Values that are not finite are left out. None for n < 2 or if all differences are alike up
     to rounding (no scatter to compare with). Biased away from zero at few pairs: not corrected.
@@ -137,15 +137,15 @@ def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> Improvement | None:
-    """Return P(A > B), the chance that a run of A beats one of B, ties half; None without runs.
+    """Return P(A > B), the chance that a run of A beats a run of B; None without runs.
 
     P = (#{a > b} + ½ #{a = b}) / (n_a n_b) = (δ + 1) / 2 with Cliff's δ (Vargha and Delaney's Â₁₂),
     and a 95 % percentile interval of the stratified bootstrap: runs are drawn again within each
     side, independently. Runs are not paired by seed here.
 
-    The interval is None if a side has fewer than two runs, and too narrow at few runs, as any
-    bootstrap's. Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
-    Precipice" (NeurIPS 2021), of one task.
+    The interval is None if a side has fewer than two runs. At few runs it is too narrow, as all
+    bootstrap intervals are. Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the
+    Statistical Precipice" (NeurIPS 2021), for a single task.
     """
     x, y = keep_finite(a), keep_finite(b)
     delta = cliffs_delta(a, b)
@@ -157,7 +157,7 @@ def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> Improv
     rows, columns = _draw_resample_counts(len(x), len(y))
     # Â₁₂ of each resample: the matrix of wins, weighted by how often each run was drawn.
     wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
-    chances = np.einsum("rj,rj->r", rows @ wins, columns) / wins.size  # of halves: exact
+    chances = np.einsum("rj,rj->r", rows @ wins, columns) / wins.size  # sums of halves: exact
     low, high = np.percentile(chances, [2.5, 97.5])
     return Improvement(chance, float(low), float(high))
 

@@ -12,7 +12,7 @@ POWER = 0.8
 def compute_detectable_size(
     seeds: int, comparisons: int, *, cells: int | None = None
 ) -> float | None:
-    """Return the true difference that the default rule detects with 80 %, in sd of one run.
+    """Return the true difference that the default rule detects in 80 % of cases, in sds of a run.
 
     A row (`cells` is None) is detected if two intervals leave out 0: its own t interval with n − 1
     degrees of freedom, and Dunnett's with m (n − 1). The larger δ of both is returned, where
@@ -38,7 +38,7 @@ def compute_detectable_size(
 
 
 def _solve_size(quantile: float, df: int, per_side: float) -> float:
-    """Return the detectable difference δ: P(T_df(δ √(per_side / 2)) > quantile) = 0.8."""
+    """Return the δ detected with `per_side` runs: P(T_df(δ √(per_side / 2)) > quantile) = 0.8."""
     from scipy import optimize, stats
 
     def compute_excess(shift: float) -> float:
@@ -53,12 +53,12 @@ def choose_final_seeds(
 ) -> int:
     """Return Stein's number of seeds n, with which each row's interval has t s / √n ≤ half_width.
 
-    Decided once, from the first stage; the interval then keeps that stage's s and degrees of
-    freedom (`Sample.first_stage`), which holds its level whatever σ is.
+    n is decided once, from a first stage of seeds. The final interval keeps the s and the degrees
+    of freedom of the first stage (`Sample.first_stage`), so that it holds its level for any σ.
 
     Args:
         differences: of each row to the baseline at the first stage's seeds, of one family.
-        half_width: in the unit of the differences. at_most: the limit.
+        half_width: in the unit of the differences. at_most: the largest n.
 
     References:
         Stein, "A two-sample test for a linear hypothesis whose power is independent of the

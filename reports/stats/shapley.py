@@ -66,8 +66,8 @@ def attribute_over_seeds(
     Args:
         worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is
             dropped (and named): its attribution would not sum to its own total.
-        error: of one trial, from `fit_factorial`, which defines resolution and family; without it
-            there are no intervals.
+        error: of one trial, from `fit_factorial`; None gives no intervals.
+        resolution, family: as in `fit_factorial`.
 
     Returns:
         None if no seed has all 2^n subsets.

@@ -30,10 +30,10 @@ class DunnettAndT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
-        """Return each row's half width (below, above): the larger of its t's and Dunnett's."""
+        """Return each row's half width (below, above): the larger one of t and of Dunnett."""
         from scipy import stats
 
-        stage = sample.restrict_to_first_stage()
+        stage = sample.restrict_to_first_stage()  # its blocks estimate the errors
         shared = fit_shared_error([stage.baseline, *stage.rows.values()])
         blocks = [frozenset(sample.list_common_blocks(name)) for name in sample.rows]
         correlation = compute_least_correlation(blocks)

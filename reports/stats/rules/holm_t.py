@@ -11,15 +11,15 @@ from reports.stats.comparison_rule import ComparisonRule, Sample
 def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
     """Return each row's level α / k, at which its interval leaves out 0 exactly if Holm rejects.
 
-    In ascending order of p, the rows i = 0, 1, … of m are tested at α / (m − i). From the first row
-    that is not rejected on, all rows get this row's level.
+    In ascending order of p, the rows i = 0, 1, … of m are tested at α / (m − i). The first row
+    that is not rejected gives its level to all rows after it.
     """
-    levels, alpha, stopped = {}, 1 - LEVEL, 0
+    levels, alpha, final_count = {}, 1 - LEVEL, 0  # final_count: once a row is not rejected
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        count = stopped or len(p_values) - i
+        count = final_count or len(p_values) - i
         levels[name] = alpha / count
-        if not stopped and p > levels[name]:
-            stopped = count
+        if not final_count and p > levels[name]:
+            final_count = count
     return levels
 
 
@@ -37,10 +37,10 @@ class HolmT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
-        """Return each row's half width (below, above): of its paired t, at its Holm level."""
+        """Return each row's half width (below, above): of paired t at the level Holm gives it."""
         from scipy import stats
 
-        stage = sample.restrict_to_first_stage()
+        stage = sample.restrict_to_first_stage()  # its blocks estimate the errors
         errors, p_values = {}, {}
         for name in sample.rows:
             stage_gaps, gaps = stage.compute_differences(name), sample.compute_differences(name)

@@ -46,10 +46,10 @@ class Permutation(ComparisonRule):
 
 
 def _compute_subset_means(values: np.ndarray) -> np.ndarray:
-    """Return the mean of every subset that is not empty, or of random ones if there are many."""
+    """Return the means of all subsets but the empty one, or of random subsets of many values."""
     n = len(values)
     if n <= ENUMERATED:
-        members = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1
+        members = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1  # the bits of 1, 2, …, 2ⁿ − 1
     else:
         members = np.random.default_rng(0).integers(0, 2, size=(DRAWN - 1, n))
         members = members[members.any(axis=1)]
