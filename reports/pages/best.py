@@ -43,7 +43,7 @@ def format_best_config(frame: Frame, study: str) -> str | None:
 
 
 def _unflatten_params(params: dict[str, str]) -> dict[str, Any]:
-    """Return the nested configuration of a run from its parameters, dotted path → text."""
+    """Return a run's nested configuration from its parameters (dotted path → text)."""
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
         *parents, last = path.split(".")

@@ -19,10 +19,10 @@ SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a field of a CSV file, after an apostrophe if a spreadsheet would run it as a formula.
+    """Return a CSV file's field, with an apostrophe before a text that looks like a formula.
 
-    A formula can read other files, and names come from specs and folders of pictures. Numbers stay
-    numbers, whatever sign they have.
+    A spreadsheet runs a formula, which can read other files, and names in a table come from specs
+    and folders of pictures. A number with a sign, such as `-0.5`, stays as it is.
     """
     if not isinstance(value, str) or not value.startswith(SIGNS):
         return value
@@ -34,7 +34,7 @@ def escape_formula(value: Any) -> Any:
 
 
 def to_csv(table: AnyTable) -> str:
-    """Write a table in long form: one line per row and metric; measured values on [0, 1]."""
+    """Write a table in long form: one line per row and metric; shares are not in per cent."""
     rows: list[Sequence[object]] = []
     if isinstance(table, Sheet):
         rows += [table.columns, *table.numbers]
@@ -51,7 +51,7 @@ def to_csv(table: AnyTable) -> str:
 
 
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
-    """Return the values of a row and metric in the columns `CSV_HEADERS`, without the metric."""
+    """Return what stands after the metric in a CSV line; `same` is the verdict on a row's copy."""
     summary, pair, printed = measured.summary, measured.compared, measured.printed
     gap, chance, judgement = None, None, None
     if pair is not None:  # the row compared with its baseline

@@ -19,12 +19,12 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
     """Return (name, value) of a report's facts: sweep, start, data, objective, trials, time."""
     document = frame.document
     data = sorted({_describe_data_set(p) for p in frame.trials["params"] if "data.name" in p})
-    first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
+    started = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
     done = int((frame.trials["status"] == "done").sum())
     seconds = float(frame.trials["seconds"].sum()) if "seconds" in frame.trials else 0.0
     facts = [
         ("Sweep", f"{document['name']} ({document['sweep_id']})"),
-        ("First started", first.strftime("%Y-%m-%d %H:%M UTC")),
+        ("First started", started.strftime("%Y-%m-%d %H:%M UTC")),
         ("Data set", ", ".join(data) or "unknown"),
         ("Objective", frame.main_objective),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
@@ -43,7 +43,7 @@ def _describe_data_set(params: dict[str, Any]) -> str:
 
 
 def collect_provenance(frame: Frame) -> list[tuple[str, str]]:
-    """Return (name, all values among the runs) of commit, device, versions, data fingerprint, …"""
+    """Return (name, distinct values among the runs) of commit, device, versions of packages, …"""
     run_tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def join_values(name: str) -> str:
@@ -65,11 +65,11 @@ def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
         done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
         sampler = spec.get("sampler", "tpe")
         sampler_name = sampler["class"] if isinstance(sampler, dict) else sampler
-        trials = f"{sampler_name}, {spec.get('trials')} trials"
+        search = f"{sampler_name}, {spec.get('trials')} trials"
         study = {
             "name": name,
             "design": frame.get_design(name),
-            "sampler": trials if "trials" in spec else "",
+            "sampler": search if "trials" in spec else "",
             "cells": rows["cell"].nunique(),
             "trials": len(rows),
             "done": done,

@@ -35,7 +35,7 @@ def load_template(name: str) -> jinja2.Template:
 
 
 def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
-    """Return a figure's template fields in the report; one with its own page has a thumbnail."""
+    """Return a figure's fields in the report's template: a thumbnail if it has its own page."""
     if not drawn.apart:
         return render_inline(drawn, svg)
     webp, side = BytesIO(), max(drawn.figure.get_size_inches())
@@ -49,7 +49,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
 
 
 def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
-    """Return the template fields of a figure in full, with tooltips at thousandths of its size."""
+    """Return a full figure's template fields, with tooltips' positions in 1/1000 of its size."""
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     width = round(drawn.figure.get_figwidth() * CSS_INCH)
@@ -63,7 +63,7 @@ def _encode_image(image_type: str, data: bytes) -> str:
 
 
 def render_figure_page(frame: Frame, drawn: DrawnFigure, svg: Path) -> str:
-    """Return the HTML (well-formed XML too) of a page for one figure with a link to the report."""
+    """Return the HTML (well-formed XML too) of a figure's own page, which links to the report."""
     return load_template("apart.html.j2").render(
         title=drawn.title,
         caption=drawn.caption,

@@ -101,7 +101,7 @@ def build_run_anchor(study: str, cell: str) -> str:
 
 
 def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
-    """Return the template fields of a table's main and further columns, with links to runs."""
+    """Return a table's template fields, with links to the runs of a field (`of`) or of its row."""
     study = table.recipe.study
     # of each row: whether it is the baseline, and the anchor of its runs
     marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)
@@ -122,12 +122,12 @@ def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
 
 
 def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]:
-    """Return each study's runs, with the objective and the metrics of tables that link to them."""
+    """Return each study's runs, with the objective and the metrics of tables that link to runs."""
     # metrics of each study, in order
     metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
-        fields = (field for row in markup.build_grid(table).rows for field in row)
-        linked = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
+        cells = (field.of for row in markup.build_grid(table).rows for field in row if field.of)
+        linked = {table.recipe.study, *(linked_study for linked_study, _ in cells)}
         for study in linked & metrics.keys():
             metrics[study] |= dict.fromkeys(table.recipe.metrics)
     # runs of each study; the first run of a cell has the anchor to which tables link

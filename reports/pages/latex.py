@@ -89,7 +89,7 @@ def _format_tabular(grid: Grid) -> list[str]:
 
     Headers are broken before a unit, an interval or a part of a path, so that columns are as wide
     as their numbers. `{}` precedes a row that begins with `*` or `[`, which the row break `\\\\`
-    above would take as its option.
+    above would take as its argument.
     """
     alignments = "l" * grid.labels + "r" * (len(grid.headers) - grid.labels)
     headers = []

@@ -65,7 +65,7 @@ def add_note_mark(note: str) -> str:
 
 
 def format_mean(measured: MeasuredMetric, metric: str, digits: int, spread: str = "sd") -> str:
-    """Write `62.31 ± 0.42`, ± the sd or (spread `t95`) half the 95 % interval of the mean.
+    """Write `62.31 ± 0.42`: mean ± sd, or with spread `t95`, mean ± half its 95 % interval.
 
     The text is `62.31` for one seed, and empty without a result.
     """
@@ -122,7 +122,7 @@ def build_plain_grid(table: TableData) -> Grid:
         results = [row.measured[metric] for row in table.rows]
         texts = [format_mean(result, metric, table.recipe.digits) or "–" for result in results]
         fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
-        columns.append((labels.format_metric_label(metric), False, fields))
+        columns.append((labels.format_metric_label(metric), False, fields))  # False: not further
     return _lay_out_columns(table, columns)
 
 
@@ -131,7 +131,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
     seeds = []
     for row in table.rows:
         text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
-        seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: refused
+        seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: none
     heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
     rows = tuple(  # columns become rows
         (*map(Field, row.labels), *row_fields)
@@ -146,10 +146,10 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
     name = labels.format_metric_name(metric)
     has_published = table.recipe.find_published_column(metric) is not None
     has_differences = table.recipe.kind != "search"
-    further = position > 0 and not has_published
+    further = position > 0 and not has_published  # the columns stand in the second table
     results = [row.measured[metric] for row in table.rows]
     values = [_format_value(table, row, metric) for row in table.rows]
-    # (header, whether the column stands in a second table, fields)
+    # (header, whether the column stands in the second table, fields)
     columns = [(labels.format_metric_label(metric), further, values)]
     if has_differences:
         differences = [_format_difference(table, row, metric) for row in table.rows]
@@ -220,7 +220,7 @@ def split_further_columns(grid: Grid) -> list[Grid]:
     positions = range(len(grid.headers))
     tables = [_select_columns(grid, [i for i in positions if not grid.further[i]])]
     if any(grid.further):
-        further = [i for i in positions if grid.further[i] or i < grid.labels]
+        further = [i for i in positions if grid.further[i] or i < grid.labels]  # labels: in both
         tables.append(_select_columns(grid, further))
     return tables
 
@@ -261,11 +261,11 @@ def format_plain_notes(shared: Sequence[str]) -> str:
 
 
 def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """Return notes as indented text, without the note on effect sizes, which terminals lack."""
+    """Return notes as indented text, without the note on effect sizes, which no terminal shows."""
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
-        if note and EFFECT_SIZES not in note[:8]
+        if note and EFFECT_SIZES not in note[:8]  # a number may come first
     ]
 
 

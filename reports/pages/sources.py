@@ -16,7 +16,7 @@ HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
 def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
-    """Return a table of the source of each setting in the studies that have begun, or None."""
+    """Return a table of the source of each setting in studies that have begun; None if empty."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     lines = []
     for block in recipe.sources:
@@ -28,7 +28,7 @@ def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
             lines.append((*patterns, field, text, source))
     if not lines:
         return None
-    part = Table(kind="compare", study=begun[0], title=TITLE)  # every `Sheet` has one
+    part = Table(kind="compare", study=begun[0], title=TITLE)  # every `Sheet` has a recipe
     rows, notes = tuple(tuple(map(Field, line)) for line in lines), (NOTE,)
     label_count = len(HEADERS)  # all columns have words
     return Sheet(part, KEY, TITLE, HEADERS, label_count, rows, HEADERS, tuple(lines), notes)

@@ -72,11 +72,11 @@ def _format_smallest(verdict: Verdict) -> str:
 
 
 def format_evidence(verdict: Verdict) -> str:
-    """Write what a verdict rests on: n, why it is open or missing, the printed gain, the tuning."""
+    """Write what a verdict rests on: n, why it is not decided, the printed gain, the tuning."""
     n, unit, printed = verdict.n, verdict.unit, verdict.printed
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.call == "no result":
-        words.append("one of the two has not finished")
+        words.append("the row or its baseline has not finished")
     elif verdict.call == "same" and NEUTRAL in verdict.label:
         words.append(
             "its best configuration is the baseline: the method brought nothing in this search"
@@ -84,7 +84,7 @@ def format_evidence(verdict: Verdict) -> str:
     elif verdict.call == "same":
         words.append(f"it differs by less than one test image at every {unit}")
     elif n == 0:
-        words.append(f"no {unit} has both")
+        words.append(f"no {unit} has results of both")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
     elif verdict.call == "open" and 0 < (seeds := _estimate_seeds(verdict)) <= MAX_SEEDS:
@@ -152,7 +152,7 @@ def format_plain_verdict(judged: VerdictSection) -> str:
 def format_run_description(judged: VerdictSection, report: str) -> str:
     """Write headline, link to the report and verdicts as the description of a run in MLflow.
 
-    The text is cut to the length of a tag. report: address of the report from the run's page.
+    The text is cut to the length of a tag. report: address of the report within MLflow.
     """
     lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
     lines += _format_groups(_take_first_groups(judged.verdicts))
