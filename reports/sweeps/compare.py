@@ -47,7 +47,7 @@ def load_sweep(uri: str, name: str) -> Frame:
             labels.declare_metrics(frame.document.get("metrics") or {})
             return frame
     raise ReportError(
-        f"{redact_uri(uri)} has no sweep {name!r}. Give the id or the name of a sweep."
+        f"{redact_uri(uri)} has no sweep {name!r}. Give the id or name of a sweep in this store."
     )
 
 
@@ -88,7 +88,7 @@ def format_comparison(first: Frame, second: Frame) -> str:
         sheets.append(_build_sheet("How they were run", headers, facts, len(headers)))
     # verdicts
     notes += _list_unmatched("Studies only", *names)
-    summary = "No cell is in both."
+    summary = "No cell is in both sweeps."
     if total := counts.total():
         verdicts = ", ".join(f"{counts[call]} {call}" for call in CALLS if counts[call])
         plural = "" if total == 1 else "s"
@@ -98,7 +98,7 @@ def format_comparison(first: Frame, second: Frame) -> str:
 
 
 def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[str]]:
-    """Compare the cells that a study has in both of two sweeps.
+    """Compare the cells of a study that two sweeps have in common.
 
     Return a table of the cells whose trials differ, and the verdict on each common cell.
     """
@@ -120,7 +120,7 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
     rows, calls = list[tuple[str, ...]](), list[str]()
     for label in common:
         a, b, gap = old[label], new[label], judgements[label].interval
-        if a.trials and a == b:
+        if a.trials and a == b:  # the same finished trials with the same values
             calls.append(SAME)
             continue
         calls.append((judgements[label].call or "equal") if a.values and b.values else NO_RESULT)
@@ -146,16 +146,17 @@ def list_differing_settings(
 ) -> list[tuple[str, ...]]:
     """Return (path, first value, second value, cells) of the settings that differ in two sweeps.
 
-    Trials of the same study, cell and fold are compared; of a search, what all its trials share.
-    Differences in the most cells come first.
+    Trials of the same study, cell and fold are compared; for a search, the settings that all its
+    trials share. A difference in more cells comes before one in fewer.
     """
     old, new = (_collect_shared_params(frame, studies) for frame in (first, second))
     changes: dict[tuple[str, str, str], dict[str, None]] = {}
-    for key in (key for key in old if key in new):
-        for path in {*old[key], *new[key]}:
-            change = (path, old[key].get(path, "–"), new[key].get(path, "–"))
-            if change[1] != change[2] and None not in change:  # None: trials of one sweep differ
-                changes.setdefault(change, {})[f"{key[0]}: {key[1]}"] = None
+    for study, cell, fold in (key for key in old if key in new):
+        first_params, second_params = old[study, cell, fold], new[study, cell, fold]
+        for path in {*first_params, *second_params}:
+            a, b = first_params.get(path, "–"), second_params.get(path, "–")
+            if a != b and None not in (a, b):  # None: trials of one sweep differ
+                changes.setdefault((path, a, b), {})[f"{study}: {cell}"] = None
     rows: list[tuple[str, ...]] = []
     for change, cells in sorted(changes.items(), key=lambda item: (-len(item[1]), item[0])):
         more = f" and {len(cells) - 2} more" if len(cells) > 2 else ""
@@ -164,9 +165,9 @@ def list_differing_settings(
 
 
 def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], Any]:
-    """Return (study, cell, fold) → parameter → its value in all trials there, None if they differ.
+    """Return (study, cell, fold) → parameter → the value in all its trials; None if they differ.
 
-    All trials of a search are taken together.
+    All trials of a search are taken together, as one cell.
     """
     by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
     rows = frame.cells[frame.cells["study"].isin(studies) & frame.cells["trial_id"].isin(by_trial)]

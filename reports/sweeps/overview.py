@@ -95,7 +95,7 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
             )
         for row in rows:
             if not comparison.rows or row in comparison.rows:
-                cell = row + OTHER if row + OTHER in verdicts else row  # if the best is neutral
+                cell = row + OTHER if row + OTHER in verdicts else row  # with the method on
                 lines.append(Line(comparison, verdicts[cell], sweep))
     return lines
 
@@ -119,7 +119,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
-    """Return a line's fields: method, set-up, row, neutral or not, difference, n and verdict."""
+    """Return a line's fields: method, set-up, row, `neutral` or empty, difference, n, verdict."""
     verdict, comparison = line.verdict, line.comparison
     best = "neutral" if verdict.cell.endswith(OTHER) else ""
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
@@ -140,7 +140,7 @@ def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
     ]
     plot = forest.draw_forest_plot(verdicts)
     if plot is None:
-        raise ReportError("No comparison has a difference to draw. Finish its sweep first.")
+        raise ReportError("No comparison has a difference to draw. Finish one of the sweeps first.")
     with use_report_style():
         plot.figure.savefig(path, metadata={"Date": None, "Creator": None})
 
@@ -150,7 +150,7 @@ def fill_block(text: str, block: str) -> str:
     filled, count = BLOCK.subn(lambda match: f"{match[1]}{block}\n{match[3]}", text)
     if not count:
         raise ReportError(
-            "The file has no block `<!-- overview -->` … `<!-- end overview -->`. Add one."
+            "The file has no block `<!-- overview -->` … `<!-- end overview -->`. Add both lines."
         )
     return filled
 

@@ -22,7 +22,7 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
 
     The companion of a search is its importances, and that of components or crossed factors their
     effects, unless the recipe has such a table or says `alone`. A companion without rows is left
-    out, and its notes go to the table before.
+    out, and its notes go to the table before it.
     """
     kinds: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
     tables: list[AnyTable] = []
@@ -47,11 +47,11 @@ def _choose_companion(frame: Frame, part: Table) -> str | None:
     """Return the kind of table that should follow a table: "importance", "effects", or None."""
     if part.kind == "search":
         return "importance"
-    has_effects = frame.get_design(part.study) not in ("one_factor", "promote")
-    if part.kind not in ("components", "compare") or not has_effects:
-        return None  # no factors that are crossed
+    can_be_crossed = frame.get_design(part.study) not in ("one_factor", "promote")
+    if part.kind not in ("components", "compare") or not can_be_crossed:
+        return None  # the table has no crossed factors
     levels: dict[str, set[str]] = {}
     for coords in frame.select_study(part.study)["coords"]:
         for name, value in coords.items():
             levels.setdefault(name, set()).add(repr(value))
-    return "effects" if sum(len(values) > 1 for values in levels.values()) > 1 else None
+    return "effects" if sum(len(values) > 1 for values in levels.values()) > 1 else None  # two vary

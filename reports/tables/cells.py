@@ -142,7 +142,7 @@ def collect_levels(frame: Frame, cells: "pd.DataFrame") -> Levels:
 def collect_factor_cells(frame: Frame, cells: "pd.DataFrame", metric: str) -> Cells:
     """Return each combination of levels once, as (factor → level, seed → value).
 
-    Cells with equal levels are the same trials, so that merging their values changes none.
+    Cells with equal levels are the same trials, so that merging their values changes no value.
     """
     coords_of = dict(zip(map(str, cells["cell"]), complete_coordinates(frame, cells), strict=True))
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
@@ -248,7 +248,7 @@ def find_split_unit(frame: Frame) -> str:
 
 
 def explain_measurement(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> list[str]:
-    """Explain in notes how a table's numbers were measured: protocol, race, folds or splits."""
+    """Explain in notes how a table's numbers were measured: by which protocol, seeds and folds."""
     notes = [explain_protocol(frame, recipe.metrics)]
     if frame.get_declared_study(recipe.study).get("race"):
         notes.append(

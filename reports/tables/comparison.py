@@ -91,6 +91,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
             first = f"{first} (best is neutral)"
         elif cell.endswith(OTHER):
             first = f"{first.removesuffix(OTHER)}{OTHER}"
+        # the regime (training length, data, …) in which the cell was tuned, if it is another one
         if regime := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
             first = f"{first} ({regime})"
         table_rows.append(
@@ -160,7 +161,7 @@ def _compare_rows(
     Cells that a race dropped, so that fewer seeds are `planned`, have no verdict.
     """
     declared = frame.get_declared_study(recipe.study)
-    least = max(planned.values(), default=0) if declared.get("race") else 0  # seeds of a verdict
+    verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
     families: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
@@ -172,7 +173,7 @@ def _compare_rows(
         values_of_cells = {
             cell: _align_blocks(values[base], values[cell])
             for cell in members
-            if planned[cell] >= least
+            if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
         judgements = judge(
             load_rule(frame.recipe.rule),
@@ -188,7 +189,7 @@ def _compare_rows(
         wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
         p = dict(zip(tested, permutation, strict=True))
         p_wilcoxon = dict(zip(tested, wilcoxon, strict=True))
-        family = sum(bool(j.call and j.interval) for j in judgements.values())
+        family = sum(bool(j.call and j.interval) for j in judgements.values())  # copies: no call
         for cell, judgement in judgements.items():
             comparisons[cell] = replace(
                 comparisons[cell],
@@ -215,7 +216,7 @@ def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
 def _compare_values(
     metric: str, values: Mapping[int, float], base: Mapping[int, float]
 ) -> Comparison:
-    """Return a row's paired difference to its baseline, p values and effect sizes, uncorrected."""
+    """Return a row's paired difference to its baseline, uncorrected p values and effect sizes."""
     differences = list(paired.paired_differences(values, base))
     row_values, base_values = list(values.values()), list(base.values())
     sides = (base_values, row_values) if is_lower_better(metric) else (row_values, base_values)
@@ -297,7 +298,7 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
             return all(format_level(levels.get(k)) == format_level(v) for k, v in items)
         if baseline is not None:
             return baseline in (cell, levels.get("variant"))
-        # none is named: the first row of a comparison, or all components off
+        # the recipe names none: the first row of a comparison, or all components off
         return recipe.kind == "compare" or _count_components_on(levels) == 0
 
     if not order:
@@ -305,8 +306,8 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
     cell = next(filter(is_baseline, order), None)
     if cell is None:
         raise ReportError(
-            f"report: the baseline {baseline!r} of the table on {recipe.study} is not one of its "
-            f"cells. Name one of {', '.join(order)}."
+            f"report: the `baseline` of the table on {recipe.study} is {baseline!r}, which is no "
+            f"cell of this study. Name one of {', '.join(order)}."
         )
     return cell
 

@@ -129,7 +129,7 @@ class StudyFactorial:
 def fit_study(frame: Frame, cells: "pd.DataFrame", metric: str, order: int = 2) -> StudyFactorial:
     """Fit a linear model of main effects and interactions (up to `order` factors) to a study.
 
-    The 95 % intervals of all main effects, and of all on − all off, hold together.
+    The 95 % intervals hold together: those of all main effects, and that of all on − all off.
     """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(cells, metric)
@@ -224,14 +224,14 @@ def attribute_with_error(factorial: StudyFactorial) -> Attribution | None:
 def explain_attribution(
     attribution: Attribution | None, levels: Levels, metric: str, digits: int
 ) -> str:
-    """Write a note on Shapley values: a component's mean gain over all orders of adding them."""
+    """Write a note on Shapley values: what they are, their sum, and where their error is from."""
     label = labels.format_metric_label(metric)
     if attribution is None:
         return f"Shapley, {label}: none, no seed has every cell."
     has_levels = any(len(names) == 2 and names != ["off", "on"] for names in levels.values())
-    total_name = "all at their second level − all at their first"
-    if not has_levels:
-        total_name = "all on − all off"
+    total_name = "all on − all off"
+    if has_levels:  # some factor has two levels other than off and on
+        total_name = "all at their second level − all at their first"
     interval = "Interval: from the error of the effects above."
     if (None, None) in attribution.intervals.values():
         interval = "No error, so no interval: more seeds give one."

@@ -69,12 +69,12 @@ def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
 
 
 def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
-    """Return parameter → its choices, or its low and high, of a search; else raise ReportError."""
+    """Return parameter → its choices or its range, for a search; ReportError for other studies."""
     space: Mapping[str, Mapping[str, Any]] | None = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or space is None:
         raise ReportError(
-            f"report: {study} is a {frame.get_design(study)} study, but importances need a search. "
-            "Name a search."
+            f"report: {study} is a {frame.get_design(study)} study, but importances need a search "
+            "study. Name a search study."
         )
     return space
 

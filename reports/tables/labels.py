@@ -61,8 +61,8 @@ GREEK = {
 def find_metric(name: str) -> Metric:
     """Return label, unit and direction of a metric such as `test/recall_at_1`.
 
-    A metric of another package that declares nothing is shown by its name, without a unit, as
-    higher is better.
+    A metric of another package that does not declare them is shown by its name, without a unit, and
+    its higher values count as better.
     """
     last = name.rsplit("/", 1)[-1]
     if recall := RECALL.fullmatch(last):
@@ -82,7 +82,7 @@ def is_share(metric: str) -> bool:
 
 
 def choose_smallest_effect(stated: Mapping[str, float], metric: str) -> float:
-    """Return δ of a metric in the unit shown: as `report.smallest` states it, else its default."""
+    """Return a metric's δ in the unit shown: as `report.smallest` states it, else the default."""
     name = metric.rpartition("/")[2]
     default = (SHARP_SMALLEST if name in SHARP else SMALLEST) if is_share(metric) else 0.0
     return stated.get(name, default)
@@ -109,7 +109,7 @@ def format_metric_label(metric: str) -> str:
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if is_lower_better(metric) else ""
     label = f"{format_metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}"
-    return label if name else metric
+    return label if name else metric  # no name: the metric has no split before a slash
 
 
 def format_difference_label(metric: str) -> str:
@@ -133,7 +133,7 @@ def replace_greek_names(text: str) -> str:
 
 
 def format_coordinates(paths: Sequence[str]) -> list[str]:
-    """Return short labels of paths, `α` for `method.alpha`; `method.α` if others would be equal."""
+    """Return labels of paths: `α` for `method.alpha`, or `method.α` if two labels were equal."""
     short = [format_coordinate(path) for path in paths]
     return [
         name if short.count(name) == 1 else replace_greek_names(path)
@@ -184,7 +184,7 @@ def format_signed(value: float, digits: int) -> str:
 def format_with_interval(
     value: float, low: float | None, high: float | None, metric: str, digits: int
 ) -> str:
-    """Write `+0.52 [+0.11, +0.93]`; without an interval if there is none."""
+    """Write `+0.52 [+0.11, +0.93]`, or `+0.52` if there is no interval."""
     text = format_signed_metric(value, metric, digits)
     if low is None or high is None:
         return text

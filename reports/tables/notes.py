@@ -104,7 +104,7 @@ def format_budget(frame: Frame, study: str, cell: str) -> str | None:
 
 
 def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
-    """Return notes on how many trials tuned each row, whether equally many, in which studies."""
+    """Return notes on how many trials tuned each row, and in which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
     notes = []
     if frame.get_declared_study(study).get("tuning") == "as_published":

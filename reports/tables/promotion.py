@@ -49,7 +49,7 @@ def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
     if frame.get_design(study) != "promote":
         raise ReportError(
             f"{section}: {study} is a {frame.get_design(study)} study, but promotions need a "
-            "promote study. Name one."
+            "promote study. Name a promote study."
         )
     source = str(declared["of"])
     by = str(declared.get("by") or frame.get_objective(source)[0])
@@ -68,9 +68,9 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
 def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
     """Return one row per promoted cell, a best cell of a source study that is trained again.
 
-    A row has the rank, cell and settings in the source study, and means with 95 % Student intervals
-    of the metric that ranked it there and of the recipe's metrics here. A note has Spearman's
-    correlation of the two rankings. Another design of the study is a ReportError.
+    A row has the cell's rank, name and settings in the source study, and means with 95 % Student
+    intervals: of the metric that ranked the cell there, and of the metrics after promotion. A note
+    has Spearman's correlation of the two rankings. The study must have the design `promote`.
 
     Example:
         >>> Table(kind="promoted", study="terms", metrics=("test/map_at_r",)).digits
@@ -104,9 +104,10 @@ def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
             statistics += [metric, mean, sd, *(ends or (None, None)), n]
         if not origin:  # the neutral cell, which was not promoted
             fields[0] = Field("–", hint=f"no cell of {source}")
-        if means[0] is not None and means[1] is not None:
-            pairs.append((means[0], means[1]))
-        planned, n = group["seed"].nunique(), len(sides[1][1])
+        before, after, *_ = means  # after promotion: by the first metric
+        if before is not None and after is not None:
+            pairs.append((before, after))
+        planned, n = group["seed"].nunique(), len(sides[1][1])  # seeds of the first metric
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=gaps)
         settings = (str(coords.get(RANK, cell)), origin, *levels)
         rows.append((*map(Field, settings), *fields, count))

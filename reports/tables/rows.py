@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def build_printed_rows(
     recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
 ) -> list[TableRow]:
-    """Return rows for a paper's printed rows that stand beside no cell, as `others` asks for."""
+    """Return the rows that only a paper has, if the recipe's `published.others` asks for them."""
     published = recipe.published
     if published is None or not published.others:
         return []
@@ -66,21 +66,21 @@ def find_baselines(
     baseline: str,
     within: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return cell → the cell it is compared with; cells that have no such cell are left out.
+    """Return cell → the cell it is compared with; cells without such a cell are left out.
 
-    That is the table's `baseline`, or the cell on the same data set and with the same levels of the
-    factors in `within` that equals `baseline` in all other factors.
+    A cell is compared with the table's `baseline`, or with the cell on the same data set and with
+    the same levels of the factors in `within` that equals `baseline` in all other factors.
 
     Args:
         data: cell → key of its data set.
         coords: cell → coordinates.
     """
-    has_several = len(set(data.values())) > 1
+    has_several = len(set(data.values())) > 1  # data sets
     if not has_several and not within:
         return dict.fromkeys(coords, baseline)
 
     # groups of cells on one data set, with equal levels of the factors in `within`
-    cells = [cell for cell in coords if cell in data or not has_several]  # others have no number
+    cells = [cell for cell in coords if cell in data or not has_several]  # others have no result
     data_of = {cell: data[cell] if has_several else "" for cell in cells}
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell in cells:
@@ -88,10 +88,10 @@ def find_baselines(
         groups.setdefault((data_of[cell], *levels), []).append(cell)
 
     def is_factor(name: str) -> bool:
-        """Return whether a coordinate does more than name the data set, one level for each."""
+        """Return whether a coordinate is more than a name of the data set (another for each)."""
         pairs = {(data_of[cell], format_level(coords[cell].get(name))) for cell in cells}
         data_set_count, level_count = len({*data_of.values()}), len({level for _, level in pairs})
-        # some data set has several levels, or several data sets have the same level
+        # True if some data set has several levels, or several data sets have the same level
         return len(pairs) > data_set_count or level_count < data_set_count
 
     # the baseline of each group equals the table's baseline in all factors
@@ -132,4 +132,4 @@ def explain_rows(
     by_reason: dict[str, list[str]] = {}
     for refused in frame.get_plan_note("refused", recipe.study) or []:
         by_reason.setdefault(refused["reason"].rstrip("."), []).append(refused["cell"])
-    return notes + [f"Refused: {'; '.join(c)}: {reason}." for reason, c in by_reason.items()]
+    return notes + [f"Refused: {'; '.join(names)}: {text}." for text, names in by_reason.items()]

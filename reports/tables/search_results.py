@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
-    """Return a row for each of a search's `top` configurations by the table's first metric.
+    """Return a row for each of a search's best `top` configurations by the table's first metric.
 
     Example:
         >>> Table(kind="search", study="terms", metrics=("test/map_at_r",)).digits

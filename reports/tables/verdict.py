@@ -71,7 +71,7 @@ class Verdict:
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
-    """Return the verdicts of all tables with comparisons; tables of tuned variants come first."""
+    """Return the verdicts of all tables with comparisons; tables of kind `compare` come first."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
     verdicts: list[Verdict] = []
@@ -84,7 +84,7 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
 
 
 def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Group comparisons by table and baseline; decided ones come first in each group."""
+    """Group comparisons by table and baseline, each group in the order better, worse, …"""
     groups: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
@@ -149,8 +149,8 @@ def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
     """Return the verdict on each row that has a baseline row.
 
-    Rows that a race dropped (fewer seeds, as they were clearly worse) have none, nor have pairs of
-    which one was tuned in another regime (training length, data, …) than it is trained in.
+    A row that a race dropped (as clearly worse) has no verdict. Neither has a row if it or its
+    baseline was tuned in another regime (training length, data, …) than it is trained in.
     """
     shared, metric = _collect_shared_fields(frame, table), table.metrics[0]
     rows = {row.cell: row for row in table.rows}
@@ -163,7 +163,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
         if {row.cell, base.cell} & other_regimes.keys():
             continue
         judgement, gap = comparison.judgement, comparison.difference
-        equal = rows.get(judgement.same_as or "")
+        same_row = rows.get(judgement.same_as or "")
         has_results = row.measured[metric].summary and base.measured[metric].summary
         verdicts.append(
             Verdict(
@@ -175,7 +175,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 difference=gap,
                 n=gap.n if gap else 0,
                 small=judgement.small,
-                same_as=_describe_row(table, equal) if equal else "",
+                same_as=_describe_row(table, same_row) if same_row else "",
                 family=comparison.family,
                 tuned=_describe_tuning(table, row, base),
                 printed=_compare_with_print(table, row, base),
@@ -195,7 +195,7 @@ def _describe_row(table: TableData, row: TableRow) -> str:
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
-    """Say how many trials tuned a row and its baseline; empty for components, tuned as one."""
+    """Say how many trials tuned a row and its baseline; empty for a method's components."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:
@@ -207,9 +207,9 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
 
 
 def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
-    """Return the gain of a row over its baseline row that a paper prints, beside the measured one.
+    """Return a paper's gain of a row over its baseline row, and if it is in the measured interval.
 
-    The metric is the first with an interval and printed numbers in both rows; None without one.
+    The metric is the first that has an interval and printed numbers in both rows; else None.
     """
     for metric in table.metrics:
         gap, printed = row.measured[metric].difference, row.measured[metric].printed
@@ -277,7 +277,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
-    """Return whether cells that differ in one component only have equal values at every seed."""
+    """Return whether any two cells that differ in `factor` alone have equal values at each seed."""
     groups: dict[frozenset[tuple[str, str]], list[dict[int, float]]] = {}
     for coords, values in data:
         other_levels = frozenset(item for item in coords.items() if item[0] != factor)
@@ -289,7 +289,7 @@ def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
 def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
     """Return all on − all off with an interval from the fit's error; None without common seeds."""
     corners: list[dict[int, float]] = []  # values by seed with all components off, and all on
-    for level in (0, -1):
+    for level in (0, -1):  # the first level and the last
         settings = {name: levels[level] for name, levels in varied.items()}
         matching = (values for coords, values in data if settings.items() <= coords.items())
         corners.append(next(matching, {}))

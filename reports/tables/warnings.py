@@ -31,12 +31,12 @@ def find_warnings(frame: Frame) -> list[str]:
 
 
 def is_stationary(values: Sequence[float], metric: str) -> bool | None:
-    """Return whether a metric's values over the epochs are nearly equal; None if they cannot tell.
+    """Return whether a metric's values over the epochs are nearly equal; None if that is unclear.
 
-    Nearly equal: the largest and the smallest differ by at most 0.005 of a metric in [0, 1], or
-    0.5 % of the mean size of another. Measured on frozen features of typefaces at 48 px, 12 epochs
-    of NormSoftmax: 0.0000 to 0.0043 at learning rates of 1e-8 to 1e-4, which leave the embedding as
-    it was, 0.035 and 0.047 at 1e-3, which trains it.
+    Nearly equal: the largest and the smallest differ by at most 0.005 for a metric in [0, 1], and
+    by at most 0.5 % of the mean absolute value for any other metric. Differences measured on frozen
+    features of typefaces at 48 px, 12 epochs of NormSoftmax: 0.0000 to 0.0043 at learning rates of
+    1e-8 to 1e-4, which leave the embedding as it was, 0.035 and 0.047 at 1e-3, which trains it.
     """
     # too few epochs, or always so near to 1 that there is no room to move
     if len(values) < LEAST_EPOCHS or (is_share(metric) and min(values) >= 1 - LEAST_MOVEMENT):
@@ -79,7 +79,7 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
-    runs = runs[:: max(1, math.ceil(len(runs) / MOST_CURVES))]  # a sample, as each is a request
+    runs = runs[:: max(1, math.ceil(len(runs) / MOST_CURVES))]  # a sample: each costs a request
     curves = frame.load_curves(metric, runs).groupby("run_id")["value"]
     answers = [is_stationary(list(values), metric) for _, values in curves]
     stationary, curves_read = answers.count(True), len(answers) - answers.count(None)
@@ -102,7 +102,7 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
     lines = []
     if len(trials) > 1 and len({trial.result.mean for trial in trials}) == 1:
         lines.append(
-            f"{study}: all {len(trials)} trials have the same {metric}, so the search chose none. "
+            f"{study}: all {len(trials)} trials have the same {metric}, so none is the best. "
             "Take a harder task, more validation classes or a finer metric."
         )
     for path, axis in space.items():
@@ -111,8 +111,8 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
         if len(best) >= LEAST_TRIALS and (end := find_edge(axis, best)):
             low, high = format_level(axis["low"]), format_level(axis["high"])
             lines.append(
-                f"{study}: the best value of {path}, {format_level(best[0])}, lies at the {end} "
-                f"edge of its range, {low} to {high}. Widen `{path}`."
+                f"{study}: the best value of `{path}`, {format_level(best[0])}, lies at the {end} "
+                f"edge of the range that was searched, {low} to {high}. Widen this range."
             )
     return lines
 
@@ -133,9 +133,9 @@ def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:
             term = name.removeprefix("observed/").removesuffix(LARGEST_RATIO)
             lines.append(
                 f"{study}: the gradient of the term {term} was at least a thousand times that of "
-                f"the metric term in {len(above)} of {len(ratios)} trials, at most "
-                f"{max(above):.1e} times, so their networks may have stopped learning. Lower "
-                "`optimizer.multipliers.auxiliary`, or limit the gradient (`method.gradient_limit` "
-                "of nir, `training.clip_norm`)."
+                f"the metric term in {len(above)} of {len(ratios)} trials (at most "
+                f"{max(above):.1e} times), so their networks may have stopped learning. Lower "
+                "`optimizer.multipliers.auxiliary`, or limit the gradient by `training.clip_norm` "
+                "or, for the method nir, by `method.gradient_limit`."
             )
     return lines
