@@ -62,15 +62,15 @@ def compile_report(
     """Compile the report of a sweep from its MLflow runs.
 
     The same runs give the same files, byte for byte. In the report of an incomplete sweep, missing
-    results are marked, and studies that have not begun are named without tables and figures.
+    results are marked, and studies that have not begun are named, but have no tables or figures.
 
     Args:
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
+        log_to_parent: also log the files as artifacts `report/…` of the sweep's parent run, unless
+            it has the same files already.
         provide_views: computes and logs the data that figures of trained models lack.
-        log_to_parent: also log the files as artifacts `report/…` of the parent run; equal content
-            is logged once.
 
     Raises:
         ReportError: there is no such sweep, or the recipe names something that does not exist.
@@ -117,11 +117,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     saved = [(figure, figure.save_files(folder)) for figure in _make_keys_distinct(drawn)]
     paths = {path.name: path for _, files in saved for path in files.values()}
     drawings = [(figure, files["svg"]) for figure, files in saved]
-    plot = drawings.pop(0) if forest_plot else None  # it stands beside the verdict
+    plot = drawings.pop(0) if forest_plot else None  # the first drawing stands by the verdict
     judged = VerdictSection(headline, verdicts, plot, find_warnings(frame))
     # pages
     for figure, svg in drawings:
-        if figure.apart:  # it has a page of its own
+        if figure.apart:  # the figure has a page of its own
             texts[f"{figure.key}.html"] = figures.render_figure_page(frame, figure, svg)
     texts["report.md"] = markdown.format_report(
         frame, tables, judged, [figure for figure, _ in drawings], best
@@ -143,9 +143,9 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
 
 
 def _format_table_files(table: AnyTable) -> dict[str, str]:
-    """Return a table's CSV and LaTeX files by name."""
+    """Return file name → text of a table's CSV and LaTeX files."""
     texts = {f"{table.key}.csv": csv_table.to_csv(table)}
-    if table.key != SOURCES:  # where settings come from: too many words for an article's table
+    if table.key != SOURCES:  # the sources of settings have too many words for an article
         texts[f"{table.key}.tex"] = latex.format_latex(table)
     if isinstance(table, TableData):
         texts[f"{table.key}_plain.tex"] = latex.format_plain_latex(table)
@@ -153,9 +153,9 @@ def _format_table_files(table: AnyTable) -> dict[str, str]:
 
 
 def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return file name → a study's best configuration as YAML, for the studies in `best` or all."""
+    """Return file name → YAML of a study's best configuration, for the recipe's `best` or all."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
-    studies = recipe.best if frame.recipe.best else begun  # `recipe` has begun studies only
+    studies = recipe.best if frame.recipe.best else begun  # `recipe.best`: those that have begun
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
     return {
         f"{name}.yaml": text
@@ -165,13 +165,13 @@ def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
 
 
 def _make_keys_distinct(parts: list[Keyed]) -> list[Keyed]:
-    """Return the parts with unique keys, because a study may have several tables or figures."""
-    keys = make_file_names_distinct(["report", *(part.key for part in parts)])[1:]
+    """Return tables or figures with distinct keys, none of which is the page's name `report`."""
+    _, *keys = make_file_names_distinct(["report", *(part.key for part in parts)])
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
 def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
-    """Return unique file names: repeated keys get a number (`a`, `a_2`), long ones are cut."""
+    """Return unique file names: a repeated key gets a number (`a_2`), a long one is cut."""
     names: list[str] = []
     for key in keys:
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -184,7 +184,7 @@ def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
 def _format_terminal_text(
     frame: Frame, tables: Sequence[AnyTable], judged: VerdictSection, best: Iterable[str]
 ) -> str:
-    """Write the verdicts, the tables and their notes for a terminal."""
+    """Write verdicts, tables (except that of the settings' sources) and notes for a terminal."""
     notes = markup.collect_footnotes(tables)
     parts = [
         verdict.format_plain_verdict(judged),
@@ -199,7 +199,7 @@ def _format_terminal_text(
 
 
 def _log_report_artifacts(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
-    """Log a report's files as artifacts of a run, unless a tag says that it has the same files."""
+    """Log a report's files as artifacts of a run, unless its tag has the hash of these files."""
     client = open_client(tracking_uri)
     digest = hashlib.sha256()
     for name, path in sorted(paths.items()):
@@ -216,5 +216,6 @@ def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSecti
     old_text = parent.tags.get(DESCRIPTION_TAG, "")
     page = build_run_path(parent.experiment_id, parent.run_id, "report/report.html")
     text = verdict.format_run_description(judged, page)
-    if old_text != text and (not old_text or old_text.startswith(verdict.TITLE)):
+    written_by_person = old_text and not old_text.startswith(verdict.TITLE)
+    if old_text != text and not written_by_person:
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)

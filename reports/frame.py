@@ -91,14 +91,14 @@ class Frame:
     def select_study(self, name: str) -> "pd.DataFrame":
         """Return the cells of a study in plan order, with a column for each coordinate.
 
-        Coordinates whose names equal a common column are in `coords` only. A row `<name>, not
-        neutral` (a method's best cell that does not switch it off) is left out if it repeats the
-        row `<name>`. In a study over class splits, the number of the split, which the runs record
-        as fold, is in `split`. An unknown study is a ReportError.
+        A coordinate with the name of a common column (`seed`) is in `coords` only. A row `<name>,
+        not neutral` (the best cell with the method on) is left out if it repeats the row `<name>`.
+        In a study over class splits, the number of the split, which the runs record as fold, is in
+        `split`, and `fold` is None. An unknown study is a ReportError.
         """
         if name not in self.study_order:
             names = ", ".join(self.study_order)
-            raise ReportError(f"report: there is no study {name!r}. The sweep has {names}.")
+            raise ReportError(f"report: the sweep has no study {name!r}. Its studies are {names}.")
         import pandas as pd
 
         rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
@@ -107,7 +107,7 @@ class Frame:
         if has_splits:
             rows["fold"] = None
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
-        coords = coords[[name for name in coords.columns if name not in rows.columns]]
+        coords = coords[[column for column in coords.columns if column not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
     def get_declared_study(self, study: str) -> dict[str, Any]:
@@ -131,13 +131,13 @@ class Frame:
         """Return the metric of a study's first objective, and whether higher values are better."""
         objectives = self.get_declared_study(study).get("objectives")
         if not objectives:
-            return self.main_objective, True
+            return self.main_objective, True  # the sweep's objective is maximized
         return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> "pd.DataFrame":
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
 
-        Each curve is read once. An epoch that a resumed trial logged twice counts once.
+        Each curve is read from MLflow once. An epoch that a resumed trial logged twice counts once.
         """
         import pandas as pd
 
@@ -160,14 +160,14 @@ class Frame:
 
 
 def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
-    """Read all parent runs of a sweep and the runs of its trials; ReportError if it is unknown."""
+    """Read all parent runs of a sweep and the runs of its trials; ReportError if there are none."""
     client = open_client(tracking_uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
     runs = search_runs(client, experiments, condition) if experiments else []
     if not runs:
         uri = redact_uri(tracking_uri)
-        raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in it.")
+        raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in this store.")
     parents = []
     for run in runs:
         document = json.loads(load_artifact(client, run.info.run_id, "sweep.json"))
@@ -186,7 +186,7 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
 
 
 def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested settings as a flat dict: dotted path → the text, or the value as JSON."""
+    """Return nested settings as a flat dict: dotted path → value, as JSON unless it is text."""
     flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value:
@@ -205,7 +205,7 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
 
 
 def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
-    """Return one row for each trial; of a trial's runs the most complete counts, then the oldest.
+    """Return one row for each trial, from its run with the best status (of equal ones, the oldest).
 
     Settings are read from the tag `ablate.config`, or from parameters in stores of older versions.
     """
@@ -215,7 +215,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
     for run in runs:
         tags, metric_values = run.data.tags, run.data.metrics
         if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
-            continue  # no run of a trial, or one that a later run replaces
+            continue  # the run is not of a trial, or a later run replaces it
         settings = json.loads(_join_split_tag(tags, "ablate.config") or "{}")
         row: dict[str, Any] = {
             "trial_id": tags["ablate.trial_id"],
@@ -233,8 +233,8 @@ def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
             for name, value in metric_values.items()
             if name.startswith(FINAL)
         }
-        other_run = rows.get(row["trial_id"])
-        if other_run is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[other_run["status"]]:
+        known_run = rows.get(row["trial_id"])
+        if known_run is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[known_run["status"]]:
             rows[row["trial_id"]] = row
     frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
     metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)

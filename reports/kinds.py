@@ -41,9 +41,9 @@ OWN: dict[Group, dict[str, str]] = {
 
 @cache
 def list_kinds(group: Group) -> dict[str, EntryPoint]:
-    """Return name → entry point of a group's kinds, this package's first.
+    """Return name → entry point of a group's kinds; those of this package come first.
 
-    An installed kind with the name of one of this package's is left out.
+    A kind of another package is left out if this package has one of the same name.
     """
     installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda entry: entry.name)
     own = [EntryPoint(name, target, f"ablate.{group}") for name, target in OWN[group].items()]

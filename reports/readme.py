@@ -38,10 +38,10 @@ def extract_section(report: str, title: str) -> str:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
         raise ReportError(f"The report has no table {title!r}. Its tables are {titles}.")
     text = match.group(1).strip()
-    reference = REFERENCE.search(text)
+    reference = REFERENCE.search(text)  # the line `Notes 1, 2.`, which names notes of the report
     if reference is None:
         return text
-    notes = dict(NUMBERED.findall(NOTES.findall(report)[0]))
+    notes = dict(NUMBERED.findall(NOTES.findall(report)[0]))  # of the report's only `## Notes`
     blank_line = "\n" if "\n- " not in text else ""  # between the table and the first note
     items = "".join(f"\n- {notes[number]}" for number in reference[1].split(", "))
     return f"{text[: reference.start()]}{blank_line}{items}{text[reference.end() :]}"
@@ -55,16 +55,16 @@ def fill_block(readme: str, report: str) -> str:
     head = dict(HEAD.findall(report))  # facts at the top of the report: sweep, commit, device, …
     if lacking := {*HEADS} - {*head}:
         raise ReportError(
-            f"The report does not name its {', '.join(sorted(lacking))}. Take the report of a "
+            f"The report lacks these facts: {', '.join(sorted(lacking))}. Take the report of a "
             "sweep that ran from a commit, so that its numbers can be reproduced."
         )
-    name = head["Sweep"].split(" ")[0]
+    name = head["Sweep"].split(" ")[0]  # of `name (id)`
     block = rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)"
     match = re.search(block, readme, re.DOTALL)
     if match is None:
         raise ReportError(
-            f"The file has no block of the sweep {name}. Add `<!-- report {name} -->` and "
-            "`<!-- end report -->`."
+            f"The Markdown file has no block for the sweep {name}. Add the lines "
+            f"`<!-- report {name} -->` and `<!-- end report -->`."
         )
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
@@ -72,7 +72,7 @@ def fill_block(readme: str, report: str) -> str:
         "thread per trial."
     )
     old_block = match.group(2)
-    is_short = SHORT_MARK in old_block
+    is_short = SHORT_MARK in old_block  # further metrics and notes are left out
     parts = [source, *([SHORT_MARK] if is_short else [])]
     notes: set[str] = set()  # notes of the tables so far, each of which is copied once
     for title in re.findall(r"<!-- table: (.*?) -->", old_block):

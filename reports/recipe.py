@@ -141,25 +141,25 @@ class Table(RecipePart):
 
     @model_validator(mode="after")
     def check_columns(self) -> "Table":
-        """Refuse published numbers of metrics that the table lacks, or one column for several."""
+        """Refuse printed numbers of metrics not in the table, or one column for several metrics."""
         if self.published is None:
             return self
-        named: dict[str, Collection[str]] = {"columns": self.published.columns}  # option → metrics
-        named |= {
+        metrics_by_option: dict[str, Collection[str]] = {"columns": self.published.columns}
+        metrics_by_option |= {
             f"rows.{cell}": rows
             for cell, rows in self.published.rows.items()
             if isinstance(rows, dict)
         }
-        for option, metrics in named.items():
+        for option, metrics in metrics_by_option.items():
             if unknown := sorted({*metrics} - {*self.metrics}):
                 raise ValueError(
                     f"`published.{option}` names {unknown[0]}, which is not one of the table's "
-                    "`metrics`. Add it there."
+                    "`metrics`. Add the metric to `metrics`."
                 )
         if self.published.column is not None and len(self.metrics) > 1:
             raise ValueError(
                 "`published.column` is for a table of one metric, but this table has several. "
-                "Write `published.columns` ({metric: column})."
+                "Write `published.columns: {METRIC: COLUMN, …}` in its place."
             )
         return self
 
@@ -249,19 +249,19 @@ class Figure(Drawing):
         if kind not in kinds:
             raise ValueError(
                 f"{kind!r} is no kind of figure. Choose one of {', '.join(kinds)}, or install "
-                "the package that has it."
+                "the package that has this kind."
             )
         return kind
 
     @model_validator(mode="after")
     def check_options(self) -> "Figure":
-        """Refuse options that the kind of figure lacks, and several studies if it shows one."""
+        """Refuse options that the kind lacks, and several studies if the kind shows only one."""
         if (model := find_figure_options(self.kind)) is None:
-            return self  # the kind declares no options
+            return self  # the kind declares no options to check against
         model.model_validate(self.options)
         if len(self.studies) > 1 and not model.several:
             studies = ", ".join(self.studies)
-            raise ValueError(f"{self.kind} shows one study, not {studies}. Name one of them.")
+            raise ValueError(f"{self.kind} shows one study. Name only one of {studies}.")
         return self
 
 
@@ -310,8 +310,8 @@ class Recipe(RecipePart):
         names = {metric.rpartition("/")[2] for metric in metrics}  # without the split
         if unknown := sorted({*self.smallest} - names):
             raise ValueError(
-                f"`smallest` names {unknown[0]}, which no table has as a metric. The tables have: "
-                f"{', '.join(sorted(names)) or 'none'}."
+                f"`smallest` names {unknown[0]}, which no table has as a metric. Name one of the "
+                f"tables' metrics: {', '.join(sorted(names)) or 'none'}."
             )
         return self
 
@@ -330,21 +330,20 @@ class Recipe(RecipePart):
     def restrict_to_studies(self, studies: Collection[str]) -> "Recipe":
         """Return the recipe of these studies alone.
 
-        A table or figure of other studies is left out, and so is a study in `best`. A figure of
-        several studies keeps those that are given.
+        A table or figure that shows none of these studies is left out. A figure of several studies
+        keeps those that are given, and so does `best`.
         """
 
         def restrict_part(part: Part) -> Part | None:
-            """Return a table or figure of the given studies alone, or None if it has none."""
+            """Return a table or figure of the given studies alone, or None if it shows none."""
             names = tuple(name for name in list_part_studies(part) if name in studies)
             if not names:
                 return None
-            if isinstance(part, Table | Heatmap):  # of one study
+            if isinstance(part, Table | Heatmap):  # it shows one study, which is given
                 return part
             return part.model_copy(update={"studies": names})
 
-        sections = {
-            name: tuple(filter(None, map(restrict_part, getattr(self, name)))) for name in SECTIONS
-        }
+        restricted = {name: map(restrict_part, getattr(self, name)) for name in SECTIONS}
+        sections = {name: tuple(filter(None, parts)) for name, parts in restricted.items()}
         best = tuple(name for name in self.best if name in studies)
         return self.model_copy(update={**sections, "best": best})

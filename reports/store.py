@@ -24,15 +24,15 @@ QUIET = {
 
 
 def open_client(tracking_uri: str) -> Any:
-    """Return a client of an existing MLflow store, which shows no progress and no messages.
+    """Return a client for an MLflow store that exists, and silence messages below a warning.
 
-    A SQLite file that does not exist, or has no tables of MLflow, is a ReportError: MLflow would
-    create its tables there.
+    A SQLite file that does not exist, or has no tables of MLflow, is a ReportError, because MLflow
+    would create its tables there.
     """
     for name, value in QUIET.items():  # MLflow reads its settings from the environment
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    path = tracking_uri.partition("?")[0]
+    path = tracking_uri.partition("?")[0]  # without a query
     if path.startswith(SQLITE_PREFIX):
         _check_sqlite_file(Path(path.removeprefix(SQLITE_PREFIX)), redact_uri(tracking_uri))
     from mlflow import MlflowClient
@@ -43,15 +43,15 @@ def open_client(tracking_uri: str) -> Any:
 def _check_sqlite_file(path: Path, redacted_uri: str) -> None:
     """Refuse a SQLite file that does not exist or has no tables of MLflow."""
     if not path.is_file():
-        raise ReportError(f"{redacted_uri} does not exist. Name an MLflow store.")
+        raise ReportError(f"The file of {redacted_uri} does not exist. Name an MLflow store.")
     address = f"file:{quote(str(path.absolute()))}?immutable=1"  # reads without a lock
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     except sqlite3.DatabaseError:
-        return  # damaged, or being written: MLflow reports which
+        return  # the file is damaged or being written: MLflow's own error says which
     if "experiments" not in tables:
-        raise ReportError(f"{redacted_uri} has no table of MLflow. Name an MLflow store.")
+        raise ReportError(f"The file of {redacted_uri} is no MLflow store. Name an MLflow store.")
 
 
 def load_artifact(client: Any, run_id: str, path: str) -> bytes:

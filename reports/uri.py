@@ -32,7 +32,7 @@ def redact_text(text: str, uri: str) -> str:
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
         if len(secret) >= _MIN_LENGTH:
             text = text.replace(secret, HIDDEN)
-        else:  # it may be a part of ordinary words, so it is hidden only as `:…@` and `=…`
+        else:  # a short secret may be part of a word, so it is hidden only in `:…@` and `=…`
             text = text.replace(f":{secret}@", f":{HIDDEN}@").replace(f"={secret}", f"={HIDDEN}")
     return text
 
@@ -43,7 +43,7 @@ def redact_all_uris(text: str) -> str:
 
 
 def find_server_address(uri: str) -> str:
-    """Return the web address of an MLflow server without user and secrets; else empty."""
+    """Return the web address, without user and secrets, of an MLflow server, or an empty text."""
     if not uri.startswith(("http://", "https://")):
         return ""
     without_query = redact_uri(uri).partition("?")[0]
@@ -67,7 +67,7 @@ def build_sweep_path(experiment: str, sweep_id: str) -> str:
 def _split_secrets(uri: str) -> tuple[str, list[str]]:
     """Return the URI with `***` in place of its secrets, and the list of these secrets."""
     scheme, separator, address = uri.partition("://")
-    if not separator:  # `user:password@rest`, or a path without secrets
+    if not separator:  # the URI is `user:password@rest`, or a path without secrets
         match = _NO_SCHEME.fullmatch(uri)
         return (f"{match[1]}:{HIDDEN}@{match[3]}", [match[2]]) if match else (uri, [])
     secrets: list[str] = []
@@ -85,13 +85,13 @@ def _split_secrets(uri: str) -> tuple[str, list[str]]:
 
 
 def _find_user_end(scheme: str, address: str) -> int:
-    """Return the position in an address of the @ after user and password; −1 without a user."""
+    """Return the position of the @ after user and password in an address; −1 without a user."""
     if scheme.endswith(("sqlite", "file")) or "sqlite+" in scheme:
         return -1  # the address is a path
     before_query, mark, _ = address.partition("?")
     end, last = before_query.rfind("@"), address.rfind("@")
     if mark and last > end and "=" not in address[len(before_query) : last]:
-        end = last  # the ? is no start of a query: it stands unquoted in the password
+        end = last  # a ? without `key=` before the last @ begins no query: it is in the password
     is_web = scheme.endswith(("http", "https"))
     if is_web and end >= 0 and _HOST_AND_PATH.match(address[:end]):  # the @ is part of the path
         return -1

@@ -94,7 +94,7 @@ class DrawnFigure:
     apart: bool = False
 
     def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return (x, y, text) of each tooltip of a saved figure; none if it has too many.
+        """Return (x, y, text) of each tooltip of a saved figure; empty if there are too many.
 
         x and y are shares of the width from the left and of the height from the top.
         """

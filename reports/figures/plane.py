@@ -29,7 +29,7 @@ def plane(views: models.Views, title: str) -> models.Picture:
     """Draw one panel per cell: the unit circle through the proxies of two training classes.
 
     A ring around the circle has in each direction the colour of the more probable class, paler if
-    that is less sure. Dots are images of both classes and, in grey, of an unseen class.
+    that class is less sure. Dots are images of both classes and, in grey, of an unseen class.
 
     Example:
         >>> Figure(kind="plane", studies=("terms",)).metric

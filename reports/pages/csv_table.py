@@ -51,7 +51,7 @@ def to_csv(table: AnyTable) -> str:
 
 
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
-    """Return what stands after the metric in a CSV line; `same` is the verdict on a row's copy."""
+    """Return the fields after `metric` of a CSV line; the verdict on a copied row is `same`."""
     summary, pair, printed = measured.summary, measured.compared, measured.printed
     gap, chance, judgement = None, None, None
     if pair is not None:  # the row compared with its baseline

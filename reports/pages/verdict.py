@@ -84,7 +84,7 @@ def format_evidence(verdict: Verdict) -> str:
     elif verdict.call == "same":
         words.append(f"it differs by less than one test image at every {unit}")
     elif n == 0:
-        words.append(f"no {unit} has results of both")
+        words.append(f"no {unit} has results of both rows")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
     elif verdict.call == "open" and 0 < (seeds := _estimate_seeds(verdict)) <= MAX_SEEDS:

@@ -30,7 +30,7 @@ class DunnettAndT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
-        """Return each row's half width (below, above): the larger one of t and of Dunnett."""
+        """Return each row's half width (below, above): the wider of paired t and Dunnett's."""
         from scipy import stats
 
         stage = sample.restrict_to_first_stage()  # its blocks estimate the errors
