@@ -32,7 +32,7 @@ class Line:
 
 @plot.use_report_style()
 def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
-    """Draw the metric over the factor `recipe.x`, a line per combination of the other factors."""
+    """Draw a metric over the factor `recipe.x`, a line per combination of the other levels."""
     import pandas as pd
 
     metric, factor = recipe.metric, labels.format_coordinate(recipe.x)

@@ -137,7 +137,7 @@ def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def probability_of_improvement(a: Sequence[float], b: Sequence[float]) -> Improvement | None:
-    """Return P(A > B), the chance that a run of A beats a run of B; None without runs.
+    """Return P(A > B), the chance that a run of A beats a run of B (ties: half); None without runs.
 
     P = (#{a > b} + ½ #{a = b}) / (n_a n_b) = (δ + 1) / 2 with Cliff's δ (Vargha and Delaney's Â₁₂),
     and a 95 % percentile interval of the stratified bootstrap: runs are drawn again within each

@@ -88,7 +88,7 @@ def find_baselines(
         groups.setdefault((data_of[cell], *levels), []).append(cell)
 
     def is_factor(name: str) -> bool:
-        """Return whether a coordinate is more than a name of the data set (another for each)."""
+        """Return False for a coordinate that only names the data set, a different name for each."""
         pairs = {(data_of[cell], format_level(coords[cell].get(name))) for cell in cells}
         data_set_count, level_count = len({*data_of.values()}), len({level for _, level in pairs})
         # True if some data set has several levels, or several data sets have the same level

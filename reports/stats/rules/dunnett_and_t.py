@@ -30,7 +30,7 @@ class DunnettAndT(ComparisonRule):
     )
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
-        """Return each row's half width (below, above): the wider of paired t and Dunnett's."""
+        """Return each row's half width (below, above), of the wider interval: t or Dunnett."""
         from scipy import stats
 
         stage = sample.restrict_to_first_stage()  # its blocks estimate the errors
