@@ -54,7 +54,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
         listing = _read_listing(DATASETS[name], config)
     except ConfigError as error:
         text = error.message
-        is_absent = error.path == "data.root" and text.startswith("it is not given")
+        is_absent = error.path == "data.root" and text.startswith("no folder is given")
         if about and is_absent:
             text = f"the data set is not here; it is offered at {about.offered}"
         yield f"{title}: {text}"

@@ -43,32 +43,32 @@ def train_images(
     """Return the images `index` [B], augmented and normalised: [B, 3, S, S] float32 on `device`.
 
     Args:
-        mean, std: of pixels in [0, 1], per channel, as the backbone wants them.
+        mean, std: mean and deviation of each channel of pixels in [0, 1], which become 0 and 1.
         generator: a CPU generator.
     """
-    # draw the same random numbers whatever is configured
-    sizes, short = (images.heights[index], images.widths[index]), None
+    sizes, short_side = (images.heights[index], images.widths[index]), None
+    # always draw all random numbers, so that each configuration uses the same number of draws
     draws = torch.rand(len(index), ATTEMPTS, 2, generator=generator)
     draws_once = torch.rand(len(index), 4, generator=generator)
-    position, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
-    mirrored = flip < config.flip
-    # choose the boxes to cut out, in images resized to a short side of `short` if it is set
+    position, flip_draw, grey_draw = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
+    mirrored = flip_draw < config.flip
+    # choose a box in each image, after the image is resized to `short_side` if that is set
     if config.resize is not None:  # RandomCrop
-        short = config.resize
+        short_side = config.resize
         side = torch.full_like(index, size)
-        boxes = place_boxes(*compute_resized_sizes(*sizes, short), side, side, position)
+        boxes = place_boxes(*compute_resized_sizes(*sizes, short_side), side, side, position)
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:  # the evaluation crop
-        short = images.resize
+        short_side = images.resize
         boxes = _compute_eval_boxes(images, index, size)
     else:  # RandomResizedCrop
         boxes = draw_random_boxes(*sizes, config, draws, position)
     crops = Crops(images, index, boxes, size, mirrored, device)
-    pixels = cut_boxes(crops, config.interpolation, short)
+    pixels = cut_boxes(crops, config.interpolation, short_side)
     if config.pad is not None:  # RandomCrop with padding
-        pixels = _shift_and_mirror(pixels, config.pad, position, mirrored)
+        pixels = _cut_padded_crops(pixels, config.pad, position, mirrored)
     if images.channels == 3 and config.grey > 0:
         luma = torch.einsum("bchw,c->bhw", pixels.float(), torch.tensor(LUMA, device=pixels.device))
-        greyed = (grey < config.grey).to(pixels.device)
+        greyed = (grey_draw < config.grey).to(pixels.device)
         pixels = torch.where(greyed[:, None, None, None], luma[:, None], pixels)
     return normalize_pixels(pixels, mean, std)
 
@@ -84,8 +84,8 @@ def cut_eval_images(
 ) -> Tensor:
     """Return the centre crops of the images `index`, normalised: [B, 3, S, S] float32.
 
-    A crop is a square of the share `Images.frame` of the short side, resized to S = `size`. Where
-    `Images.resize` is set, images are resized to that short side first, and S pixels cut out.
+    A crop is a square of side `Images.frame` · short side, resized to S = `size`. With
+    `Images.resize`, images are first resized to that short side, and crops have S × S pixels.
     """
     boxes = _compute_eval_boxes(images, index, size)
     unflipped = torch.zeros(len(index), dtype=torch.bool)
@@ -94,16 +94,16 @@ def cut_eval_images(
 
 
 def _compute_eval_boxes(images: Images, index: Tensor, size: int) -> Tensor:
-    """Return [B, 4] boxes of the evaluation crop, in images resized to `Images.resize` if set."""
+    """Return the evaluation crops as boxes [B, 4], in images resized to `Images.resize` if set."""
     sizes = images.heights[index], images.widths[index]
     if images.resize is None:
         return compute_center_boxes(*sizes, images.frame)
     resized = compute_resized_sizes(*sizes, images.resize)
-    return compute_center_boxes(*resized, size / images.resize)
+    return compute_center_boxes(*resized, size / images.resize)  # squares of side `size`
 
 
 def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
-    """Return [B, 4] int64 (top, left, height, width): the centred square of frame · short side."""
+    """Return centred squares of side frame · short side: [B, 4] (top, left, height, width)."""
     side = torch.round(torch.minimum(heights, widths) * frame).long().clamp(min=1)
     top = torch.round((heights - side) / 2).long()
     left = torch.round((widths - side) / 2).long()
@@ -113,30 +113,30 @@ def compute_center_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tenso
 def place_boxes(
     heights: Tensor, widths: Tensor, height: Tensor, width: Tensor, position: Tensor
 ) -> Tensor:
-    """Place a box of `height` × `width` in each image of `heights` × `widths`, at random.
+    """Place a box of size `height` × `width` in each image of size `heights` × `widths`, all [B].
 
-    position: [B, 2] uniform in [0, 1), for top and left. Returns: [B, 4] int64 (top, left, height,
-    width).
+    position: [B, 2] uniform draws in [0, 1), which decide top and left. Returns: boxes [B, 4] int64
+    (top, left, height, width).
     """
     top = (position[:, 0].double() * (heights - height + 1)).long()
     left = (position[:, 1].double() * (widths - width + 1)).long()
     return torch.stack([top, left, height, width], 1)
 
 
-def _shift_and_mirror(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
-    """Return RandomCrop(S, padding=pad) of pixels[B, C, S, S], padded with black.
+def _cut_padded_crops(pixels: Tensor, pad: int, position: Tensor, mirrored: Tensor) -> Tensor:
+    """Return torchvision's RandomCrop(S, padding=pad) of pixels [B, C, S, S], padded with black.
 
-    `pixels` of mirrored images are mirrored before, so their crop's position is mirrored, too:
-    the result is as if the crop came first.
+    The images that `mirrored` [B] marks are mirrored already. The position of their crops is
+    mirrored too, so that the result is the same as if images were mirrored after cropping.
     """
     side = torch.full_like(mirrored, pixels.shape[-1], dtype=torch.int64)
     boxes = place_boxes(side + 2 * pad, side + 2 * pad, side, side, position)
     top, left = boxes[:, 0], torch.where(mirrored, 2 * pad - boxes[:, 1], boxes[:, 1])
-    line = torch.arange(pixels.shape[-1])
-    rows, columns = ((start[:, None] + line).to(pixels.device) for start in (top, left))
+    offsets = torch.arange(pixels.shape[-1])
+    rows, columns = ((start[:, None] + offsets).to(pixels.device) for start in (top, left))
     padded = F.pad(pixels, (pad,) * 4).permute(0, 2, 3, 1)
-    image = torch.arange(len(pixels), device=pixels.device)[:, None, None]
-    return padded[image, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    image_index = torch.arange(len(pixels), device=pixels.device)[:, None, None]
+    return padded[image_index, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def draw_random_boxes(
@@ -144,28 +144,29 @@ def draw_random_boxes(
 ) -> Tensor:
     """Return RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
 
-    Area share uniform in `crop_scale`, log aspect (width/height) uniform in `crop_ratio`; the
-    first of the attempts that fits is taken, else the largest centred box within the ratios.
+    Box area / image area is uniform in `crop_scale`; log(width / height) of the box is uniform
+    between the logarithms of `crop_ratio`. The first attempt that fits into the image is taken. If
+    none fits, the largest centred box is taken whose width / height is within `crop_ratio`.
 
     Args:
-        draws: [B, attempts, 2] uniform in [0, 1), for area and aspect.
-        position: [B, 2] uniform in [0, 1), for top and left.
+        draws: [B, attempts, 2] uniform draws in [0, 1), for area and width / height.
+        position: [B, 2] uniform draws in [0, 1), for top and left.
     """
-    low, high = config.crop_scale
-    area = (heights * widths)[:, None] * (low + (high - low) * draws[..., 0])
+    low_share, high_share = config.crop_scale
+    area = (heights * widths)[:, None] * (low_share + (high_share - low_share) * draws[..., 0])
     logs = torch.log(torch.tensor(config.crop_ratio, dtype=torch.float64))
     aspect = torch.exp(logs[0] + (logs[1] - logs[0]) * draws[..., 1])
     width = torch.round(torch.sqrt(area * aspect)).long()
     height = torch.round(torch.sqrt(area / aspect)).long()
     fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
-    first = fits.to(torch.uint8).argmax(1, keepdim=True)  # attempt that fits
-    width, height = width.gather(1, first)[:, 0], height.gather(1, first)[:, 0]
+    first_fit = fits.to(torch.uint8).argmax(1, keepdim=True)  # number of the attempt
+    width, height = width.gather(1, first_fit)[:, 0], height.gather(1, first_fit)[:, 0]
     drawn = place_boxes(heights, widths, height, width, position)
-    # the largest centred box, where none of the attempts fits
-    low, high = config.crop_ratio
+    # compute the largest centred box, which replaces the drawn one if no attempt fits
+    low_ratio, high_ratio = config.crop_ratio
     ratio = widths / heights
-    width = torch.where(ratio > high, torch.round(heights * high).long(), widths)
-    height = torch.where(ratio < low, torch.round(widths / low).long(), heights)
+    width = torch.where(ratio > high_ratio, torch.round(heights * high_ratio).long(), widths)
+    height = torch.where(ratio < low_ratio, torch.round(widths / low_ratio).long(), heights)
     width, height = torch.minimum(width, widths), torch.minimum(height, heights)
     top, left = (heights - height) // 2, (widths - width) // 2
     centred = torch.stack([top, left, height, width], 1)
@@ -175,14 +176,13 @@ def draw_random_boxes(
 def normalize_pixels(
     pixels: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Tensor:
-    """Return (x/255 − mean)/std, float32, of pixels of any type; one channel becomes three."""
+    """Return (pixels/255 − mean)/std in float32 of pixels [B, C, H, W]; 1 channel becomes 3."""
     scale = torch.tensor([1 / (255 * s) for s in std], device=pixels.device)
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
-    lines = pixels.permute(0, 2, 3, 1)
-    if pixels.shape[1] == 3 and lines.is_contiguous():
-        # Each line of an image is one long row, because loops over three channels take ten times as
-        # long.
-        batch, height, width, _ = lines.shape
-        rows = lines.view(batch, height, 3 * width) * scale.repeat(width)
-        return rows.add_(shift.repeat(width)).view(lines.shape).permute(0, 3, 1, 2)
-    return pixels * scale[:, None, None] + shift[:, None, None]
+    channels_last = pixels.permute(0, 2, 3, 1)
+    if pixels.shape[1] == 3 and channels_last.is_contiguous():
+        # scale rows of 3 · width numbers, because loops over three channels take ten times as long
+        batch, height, width, _ = channels_last.shape
+        rows = channels_last.view(batch, height, 3 * width) * scale.repeat(width)
+        return rows.add_(shift.repeat(width)).view(channels_last.shape).permute(0, 3, 1, 2)
+    return pixels * scale[:, None, None] + shift[:, None, None]  # broadcasts 1 channel to 3

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from trainables.errors import ConfigError
 
-# where keeping nothing may be good enough
+# errors of a full or read-only disk, after which a caller may do without the cache
 UNWRITABLE = (
     *(errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT),
     *(errno.ENOTDIR, errno.EEXIST),  # a file has the name of the folder
@@ -30,26 +30,26 @@ class CacheError(OSError):
 def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; if it is not there, `build` fills it first.
 
-    A lock lets one process build while others wait. Raise CacheError if the disk is full.
+    A lock lets one process build while others wait. CacheError: the cache cannot be written.
     """
     if not folder.is_dir():
         with explain_write_errors(folder.parent):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_name(f"{folder.name}.lock")):
-                if not folder.is_dir():  # another process may have made it meanwhile
+                if not folder.is_dir():  # another process may have built the folder meanwhile
                     _build_folder(folder, build)
     return folder
 
 
 def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     """Let `build` fill a temporary folder, flush it to disk, and rename it to `folder`."""
-    # This process has the lock, so other temporary folders are of processes that died.
+    # This process has the lock, so that any temporary folder was left by a process that died.
     for remainder in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(remainder, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
         build(fresh)
-        fresh.chmod(0o755)
+        fresh.chmod(0o755)  # mkdtemp gives access to the owner alone
         for path in (*fresh.iterdir(), fresh):
             _sync_to_disk(path)
         fresh.replace(folder)
@@ -67,18 +67,19 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        fault = f"{os.strerror(error.errno or 0)} while writing the cache {cache}. Free some space "
-        raise CacheError(error.errno, f"{fault}or set ABLATE_CACHE to another folder.") from error
+        reason = os.strerror(error.errno or 0)
+        fault = f"the cache {cache} cannot be written ({reason}). Free some space there, or set "
+        raise CacheError(error.errno, f"{fault}ABLATE_CACHE to another folder.") from error
 
 
 @contextmanager
 def require_cache(cache: Path) -> Iterator[None]:
-    """Turn a CacheError into a ConfigError: nothing can go on, and the run ends without retries."""
+    """Turn a CacheError into a ConfigError, which ends the run without retries."""
     try:
         yield
     except CacheError as error:
         fault = f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)})"
-        remedy = "Free some space, or set ABLATE_CACHE to another folder with room for images"
+        remedy = "Free some space there, or set ABLATE_CACHE to another folder with room for images"
         raise ConfigError("ABLATE_CACHE", f"{fault}. {remedy}.") from error
 
 

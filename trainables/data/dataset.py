@@ -70,7 +70,7 @@ class Dataset:
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
-    """Count the classes and images of each part: train, val, test, or "all" if undivided.
+    """Count classes and images of train, test and val; of "all" without an official division.
 
     Where images have roles, query and gallery are further parts.
     """
@@ -104,15 +104,15 @@ class Index:
 
     @staticmethod
     def from_rows(base: Path, rows: Iterable[Row], where: str) -> "Index":
-        """Return an index of `rows`, which the file `where` lists; refuse paths outside `base`."""
+        """Return an index of the rows that the file `where` lists; refuse paths outside `base`."""
         by_path: dict[str, Row] = {}
         for row in rows:
             if row.path in by_path:
                 raise ConfigError(where, f"the list names {row.path} twice. List each image once.")
             if row.path.startswith("/") or ".." in row.path.split("/"):
-                fault = f"the path {row.path!r} must be relative to the images' folder, inside it"
-                raise ConfigError(where, f"{fault}. Correct the list.")
-            if row.path != row.path.encode(errors="ignore").decode():
+                fault = f"the path {row.path!r} leads out of the images' folder"
+                raise ConfigError(where, f"{fault}. Write a path that is relative to this folder.")
+            if row.path != row.path.encode(errors="ignore").decode():  # has bytes without UTF-8
                 raise ConfigError(where, f"the path {row.path!r} is not UTF-8. Rename the file.")
             by_path[row.path] = row
         if not by_path:
@@ -120,14 +120,14 @@ class Index:
         return Index(base, tuple(by_path.values()))
 
     def to_plan_dataset(self) -> Dataset:
-        """Return labels, roles and official division as a data set without pixels, for plans."""
+        """Return a data set with labels, roles and official division, but without pixels."""
         classes = tuple(sorted({row.label for row in self.rows}))
         label_of = {name: label for label, name in enumerate(classes)}
         labels = np.array([label_of[row.label] for row in self.rows], np.int64)
         roles = np.array([ROLES[row.role] for row in self.rows], np.int8)
         official = self._build_official_division(classes, labels, roles)
         no_images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
-        roles_or_none = torch.from_numpy(roles) if roles.any() else None  # BOTH is 0
+        roles_or_none = torch.from_numpy(roles) if roles.any() else None  # 0: no role
         return Dataset(no_images, torch.from_numpy(labels), classes, official, roles_or_none)
 
     def _build_official_division(
@@ -135,35 +135,35 @@ class Index:
     ) -> Official | None:
         """Return the division into train, val and test that the rows state; None if none does.
 
-        Refuse a division that is incomplete, or whose test classes train only in part.
+        Refuse a division if only some rows have a part, or if only some test classes train.
         """
         where = str(self.base)
         parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
-        if not parts.any():
+        if not parts.any():  # all are 0: no row states a part
             return None
         # check that each image has a part, and that in a part all images have a role or none has
-        rows = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
-        for part, members in rows.items():
-            roleless = int((roles[members] == BOTH).sum())
-            if 0 < roleless < len(members):
-                fault = f"{roleless:,} {part} images have no role, and others have one"
-                raise ConfigError(where, f"{fault}. Write query or gallery for each, or for none.")
-        undivided, train, val, test = rows.values()  # row numbers, in the order of PARTS
+        members = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
+        for part, rows in members.items():
+            n_roleless = int((roles[rows] == BOTH).sum())
+            if 0 < n_roleless < len(rows):
+                fault = f"{n_roleless:,} {part} images have no role, and all others have one"
+                raise ConfigError(where, f"{fault}. Write query or gallery for all, or for none.")
+        undivided, train, val, test = members.values()  # row numbers, in the order of PARTS
         for part in ("train", "test"):
-            if not len(rows[part]):
-                raise ConfigError(where, f"there are no images of part {part}. Add some.")
+            if not len(members[part]):
+                raise ConfigError(where, f"no image has the part {part}. Give it to some images.")
         if len(undivided):
             path = self.rows[undivided[0]].path
             fault = f"{len(undivided):,} images have no part, such as {path}"
-            raise ConfigError(where, f"{fault}. Write train, val or test for each, or for none.")
+            raise ConfigError(where, f"{fault}. Write train, val or test for all, or for none.")
         # check that all test classes train (classification) or none does (retrieval)
         tested = np.unique(labels[test])
         shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
             names = ", ".join(classes[label] for label in shared[:3])
-            fault = f"{len(shared)} of {len(tested)} test classes train ({names}), not none or all"
-            raise ConfigError(where, f"{fault}. Put all images of a class into the same part.")
-        train_rows, val_rows, test_rows = (torch.from_numpy(rows) for rows in (train, val, test))
+            fault = f"{len(shared)} of {len(tested)} test classes have training images ({names})"
+            raise ConfigError(where, f"{fault}. Give training images to all of them, or to none.")
+        train_rows, val_rows, test_rows = map(torch.from_numpy, (train, val, test))
         return Official(train_rows, test_rows, val_rows if len(val) else None, shared.size > 0)
 
 
@@ -197,9 +197,9 @@ class DataSource(ABC):
         return ConfigError(
             "data.root",
             f"{cls.ABOUT.title if cls.ABOUT else 'the data set'} in {base} differs from its list "
-            f"or its makers' counts: {'; '.join(problems)}. Unpack it again, or go on with what is "
-            "there: --allow-partial (data.allow_partial: true), which makes it another data set "
-            "with trials of its own.",
+            f"or its makers' counts: {'; '.join(problems)}. Unpack the data set again, or accept "
+            "the difference with --allow-partial (data.allow_partial: true), which makes other "
+            "trials than those of the complete data set.",
         )
 
     @classmethod
@@ -207,8 +207,8 @@ class DataSource(ABC):
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return all images and labels; the first call decodes the images into `cache`.
 
-        Photographs have the short side `config.stored_short_side`, or that of the file if it is
-        None. Evaluation crops the share `config.image_size / config.eval_side` of it.
+        Photographs are stored with the short side `config.stored_short_side`; None: that of their
+        file. Evaluation crops a square of `config.image_size / config.eval_side` of the short side.
         """
 
 
@@ -229,7 +229,7 @@ def count_classes(config: DataConfig, cache: Path) -> int | None:
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:
-    """Return the configured data set, unsplit, with the size to which evaluation resizes it."""
+    """Return the configured data set, unsplit; `images.resize` is the side for evaluation."""
     dataset = DATASETS[config.name].load(config, cache)
     if not config.may_resample:  # images are stored at the size that evaluation needs
         return dataset

@@ -43,25 +43,25 @@ class Picture(NamedTuple):
 
 
 def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
-    """Yield `work(picture)` in order, computed in threads for a bounded number ahead."""
+    """Yield `work(picture)` for each picture in order; threads compute a bounded number ahead."""
     threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
         remaining = iter(pictures)
-        first = islice(remaining, IN_FLIGHT * threads)
-        waiting = deque(pool.submit(work, picture) for picture in first)
+        first_pictures = islice(remaining, IN_FLIGHT * threads)
+        futures = deque(pool.submit(work, picture) for picture in first_pictures)
         try:
-            while waiting:
-                yield waiting.popleft().result()
-                waiting.extend(pool.submit(work, picture) for picture in islice(remaining, 1))
+            while futures:
+                yield futures.popleft().result()
+                futures.extend(pool.submit(work, picture) for picture in islice(remaining, 1))
         finally:
-            for future in waiting:
+            for future in futures:
                 future.cancel()
 
 
 def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
-    """Decode to [H, W, 3] uint8 RGB, resized to a short side of `short` if it is given.
+    """Decode a picture to [H, W, 3] uint8 RGB, resized to the short side `short` unless it is None.
 
-    Refuse a file that is no image of a known format, damaged or too large.
+    Refuse a file that is damaged or too large, or has none of the known formats.
     """
     path, content, box = picture
     try:
@@ -70,13 +70,13 @@ def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
             image = convert_to_rgb(opened)
             image = image if box is None else _crop_box(image, box, str(path))
     except (MemoryError, ConfigError):
-        raise  # a fault of the machine, or of the box
+        raise  # the machine has no memory left, or the box is at fault
     except Exception as error:
-        # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
+        # Pillow's plugins raise errors of many types: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "it has none of the known formats" if unknown else error
-        message = f"the image cannot be read ({reason}). Replace or remove the file. Formats are "
-        raise ConfigError(str(path), f"{message}{', '.join(FORMATS)}.") from error
+        message = f"the image cannot be read ({reason}). Replace or remove the file. The known"
+        raise ConfigError(str(path), f"{message} formats are {', '.join(FORMATS)}.") from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
@@ -93,18 +93,18 @@ def compute_short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
 
 
 def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
-    """Return the image cut to the box, rounded to pixels; refuse a box outside the image."""
+    """Cut the image to the box, with edges rounded to pixels; refuse a box outside the image."""
     x0, y0, x1, y1 = (round(edge) for edge in box)
     visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
     if visible[0] >= visible[2] or visible[1] >= visible[3]:
-        fault = f"the box {x0}, {y0}, {x1}, {y1} is outside its image of {image.width} × "
-        fault += f"{image.height} pixels. Unpack the data set again, or leave boxes out."
+        fault = f"the box from ({x0}, {y0}) to ({x1}, {y1}) is outside of the image of "
+        fault += f"{image.width} × {image.height} pixels. Unpack the data set again, or use no box."
         raise ConfigError(where, fault)
     return image.crop(visible)
 
 
 def convert_to_rgb(image: Image.Image) -> Image.Image:
-    """Return 8-bit RGB: the upper byte of 16-bit greys, and white where it is transparent."""
+    """Convert to 8-bit RGB: 16-bit greys keep their upper byte, transparent pixels become white."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")

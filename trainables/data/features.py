@@ -35,7 +35,7 @@ def load_cached_features(
 ) -> np.memmap:
     """Return the frozen backbone's features of all images, [N, F] float32, mapped from the cache.
 
-    Images are cropped as in evaluation. The first caller computes the features; others wait.
+    Images are cropped as in evaluation. The first caller computes the features; the others wait.
     """
     device = torch.device(device)
     folder = get_or_build(
@@ -52,9 +52,9 @@ def has_features(config: "Trial", cache: Path, device: torch.device | str = "cpu
 
 
 def build_features_key(config: "Trial", cache: Path, device: torch.device | str = "cpu") -> str:
-    """Return the features' name in the cache, which hashes everything that changes them.
+    """Return the name of the features' folder in the cache, with a hash of all that changes them.
 
-    The kind of device is part of it, so a CPU trial's numbers never depend on a GPU trial.
+    The type of device is hashed too, so that a trial on a CPU never uses features of a GPU.
     """
     parts: dict[str, Any] = {
         "data": fingerprint(config.data, cache),
@@ -65,7 +65,7 @@ def build_features_key(config: "Trial", cache: Path, device: torch.device | str 
         "device": torch.device(device).type,
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
-    if config.data.may_resample:  # only then, so that older features keep their names
+    if config.data.may_resample:  # only then, so that features of older versions keep their names
         parts["evaluation"] = [config.data.eval_side, config.data.stored_short_side or "original"]
         parts["resizing"] = resizing.REVISION
     for name in ("mean", "std", "channels", "pixel_max"):
@@ -85,7 +85,7 @@ def _compute_features(config: "Trial", cache: Path, device: torch.device, folder
     settings: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
     progress, threads = Progress(f"features of {name}", total), torch.get_num_threads()
-    # All CPUs this process may run on: the other trials wait for these features anyway.
+    # use all CPUs that this process may run on, because the other trials wait for the features
     torch.set_num_threads(max(threads, count_cores()))
     try:
         with torch.no_grad(), (folder / "features.npy").open("wb") as out:
@@ -94,7 +94,7 @@ def _compute_features(config: "Trial", cache: Path, device: torch.device, folder
             reader.prefetch(blocks)
             for rows in blocks:
                 batch = cut_eval_images(*reader.load_rows(rows), device=device, **settings)
-                # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+                # The file is written and not mapped, so that a full disk raises an error here.
                 out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
                 progress.update(int(rows[-1]) + 1)
     finally:

@@ -52,7 +52,7 @@ class Images:
         return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
 
     def to(self, device: torch.device) -> "Images":
-        """Return the images with all pixels on a GPU if 30 % of its free memory holds them."""
+        """Return the images, on the GPU `device` if they fill at most 30 % of its free memory."""
         if not self.is_decoded or device.type != "cuda" or self.is_resident(device):
             return self
         if self.flat.numel() > MOST_MEMORY * torch.cuda.mem_get_info(device)[0]:
@@ -64,9 +64,9 @@ class Images:
         return self.is_decoded and self.flat.device.type == device.type
 
     def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Return one flat array on `device` that holds the images `index`, and their starts: [B].
+        """Return a flat array on `device` with the images `index`, and where each starts: [B].
 
-        The array holds all images if they are on `device`, else only a packed copy of the batch.
+        It is the array of all images if they are on `device`, else a packed copy of the batch.
         """
         device = torch.device(device)
         if self.is_resident(device):
@@ -77,15 +77,15 @@ class Images:
         return packed.to(device, non_blocking=True), starts
 
     def compute_layout(self, index: Tensor) -> tuple[Tensor, int]:
-        """Return the start of each of the images `index` when packed, and the total size."""
+        """Return where each of the images `index` starts in a packed array, and the array size."""
         sizes = self.heights[index] * self.widths[index] * self.channels
         return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
 
     def pack_rows(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
-        """Copy the pixels of some images to their `starts` in `packed`, [bytes] on the CPU."""
+        """Copy each of the images `rows` to its start in the array `packed` on the CPU."""
         for row, start in zip(rows, starts, strict=True):
             pixels = self[row].reshape(-1).numpy()
-            # By numpy: torch would divide each copy among its threads.
+            # copy with numpy, because torch would divide each copy among its threads
             packed.numpy()[start : start + len(pixels)] = pixels
 
     @staticmethod
@@ -130,16 +130,16 @@ class Reader:
         self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
-        """Begin to read the next batches, of these rows [B] each; forget those begun before."""
+        """Announce batches of rows [B] and begin to read them; forget batches announced before."""
         self._drop_batches()
         if not self.images.is_resident(self.device):
             self.coming.extend(batches)
             self._begin_batches()
 
     def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
-        """Return images on the device that include `rows` ([B]), and their positions in them: [B].
+        """Return images on the device that include the images `rows` [B], and where they are: [B].
 
-        Wait for the batch that was read ahead, or read it now; then begin the next ones.
+        Wait for the batch if it is being read ahead, else read it now; then begin the next batches.
         """
         images = self.images
         if images.is_resident(self.device):
@@ -152,7 +152,7 @@ class Reader:
         self._begin_batches()
         for task in batch.tasks:
             task.result()
-        # torch keeps pinned memory until its copy has arrived
+        # `packed` may be freed during the copy: torch keeps pinned memory until the copy has ended
         flat = batch.packed.to(self.device, non_blocking=True)
         sizes = images.heights[rows], images.widths[rows]
         packed = Images(flat, batch.starts, *sizes, images.channels, images.frame, images.resize)
@@ -173,11 +173,11 @@ class Reader:
     def _begin_batch(self, rows: Tensor) -> Batch:
         """Let threads copy the images of these rows into one array; return it with their tasks."""
         starts, total = self.images.compute_layout(rows)
-        with torch.inference_mode(False):  # the mode does not reach the threads that write
+        with torch.inference_mode(False):  # the threads that write are not in that mode
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
-        blocks = (torch.split(column, self.images.at_once) for column in (rows, starts))
+        row_blocks, start_blocks = (torch.split(x, self.images.at_once) for x in (rows, starts))
         tasks = [
-            self._pool.submit(self.images.pack_rows, numbers.tolist(), offsets.tolist(), packed)
-            for numbers, offsets in zip(*blocks, strict=True)
+            self._pool.submit(self.images.pack_rows, block.tolist(), block_starts.tolist(), packed)
+            for block, block_starts in zip(row_blocks, start_blocks, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)

@@ -56,8 +56,8 @@ def cut_boxes(
 ) -> Tensor:
     """Cut boxes out of images and resize them to S × S: [B, C, S, S] in 0 … 255, channels last.
 
-    Without `interpolation` and `short` they are float32, bilinear without antialiasing; with one of
-    them, antialiased uint8. short: the short side to which images are resized first.
+    Without `interpolation` and `short` the result is float32, bilinear without antialiasing. With
+    either it is uint8, antialiased. short: the short side to which images are resized first.
     """
     if interpolation is not None or short is not None:
         return resample_boxes(crops, interpolation or "bilinear", short)
@@ -79,12 +79,12 @@ def resample_boxes(
     batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
 
     def write_crop(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
-        """Write one resized, perhaps mirrored box into `output`, its place in the batch."""
+        """Cut one box, resize it, mirror it if `mirrored`, and write it into `output`."""
         output, image, (top, left, height, width), mirrored = task
         if short is not None:
             lengths = image.shape[:2]
-            tall, wide = (short * length // min(lengths) for length in lengths)
-            image = _resize_image(image, tall, wide, interpolation)
+            full_height, full_width = (short * length // min(lengths) for length in lengths)
+            image = _resize_image(image, full_height, full_width, interpolation)
         part = image[top : top + height, left : left + width]
         part = _resize_image(part, size, size, interpolation)
         output.copy_(part.flip(1) if mirrored else part)
@@ -123,8 +123,8 @@ def _resize_image(
     """Resize [H, W, C] uint8 to [height, width, C] uint8, unless it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    # As a permuted view, torch recognises channels-last memory, and does not rearrange it: with
-    # the copy that the caller makes, this takes half of the time.
+    # A permuted view keeps the memory channels-last, which torch resizes without rearranging it.
+    # That halves the time, even with the copy that the caller makes.
     image = pixels[None].permute(0, 3, 1, 2)
     on_cpu = image.device.type == "cpu"
     resized = F.interpolate(
@@ -134,7 +134,7 @@ def _resize_image(
         align_corners=False,
         antialias=True,
     )
-    if not on_cpu:
+    if not on_cpu:  # only the CPU resizes uint8; the result of other devices is float
         resized = resized.round_().clamp_(0, 255).to(torch.uint8)
     return resized[0].permute(1, 2, 0)
 
@@ -142,11 +142,11 @@ def _resize_image(
 def sample_one_by_one(crops: Crops) -> Tensor:
     """Return the boxes resized to S × S, [B, C, S, S], bilinear, not antialiased, in threads."""
     boxes, size, channels = crops.boxes, crops.size, crops.images.channels
-    # for each output row and column: lower pixel, upper pixel, and the upper one's weight
+    # find the pixels before and after each output row and column, and the weight of the one after
     begin = torch.zeros(len(boxes), dtype=torch.int64)
     low_y, high_y, share_y = _compute_axis_weights(begin, boxes[:, 2], size)
     low_x, high_x, share_x = _compute_axis_weights(begin, boxes[:, 3], size, crops.flip)
-    # take the channels of a pixel as columns, because loops over three channels take twice as long
+    # make each channel a column, because loops over three channels take twice as long
     low_x, high_x = (
         (columns[:, :, None] * channels + torch.arange(channels)).flatten(1)
         for columns in (low_x, high_x)
@@ -155,13 +155,13 @@ def sample_one_by_one(crops: Crops) -> Tensor:
     out = torch.empty(len(boxes), size, size * channels)
 
     def sample_image(task: tuple[Tensor, list[int], tuple[Tensor, ...]]) -> None:
-        """Interpolate one box along its rows, then between them, into its place in `out`."""
-        image, (top, left, high, wide), axes = task
+        """Interpolate one box along its rows, then between rows, and write it into `output`."""
+        image, (top, left, height, width), axes = task
         output, low_y, high_y, share_y, low_x, high_x, share_x = axes
-        cut = image[top : top + high, left : left + wide].float().flatten(1)
+        cut = image[top : top + height, left : left + width].float().flatten(1)
         lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
-        upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
-        torch.lerp(upper, lower, share_y[:, None], out=output)
+        lines_before, lines_after = lines.index_select(0, low_y), lines.index_select(0, high_y)
+        torch.lerp(lines_before, lines_after, share_y[:, None], out=output)
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
     tasks = zip(_load_images(crops), boxes.tolist(), axes, strict=True)
@@ -171,17 +171,17 @@ def sample_one_by_one(crops: Crops) -> Tensor:
 
 def sample_at_once(crops: Crops) -> Tensor:
     """Return the boxes resized to S × S, [B, C, S, S], bilinear, not antialiased, all at once."""
-    # bring the numbers of all boxes to the device; `start` and `stride` count pixels
+    # bring all boxes to the device; `start` is an image's first pixel, `stride` its width in pixels
     images, index, size = crops.images, crops.index, crops.size
     flat, starts = images.load_batch(index, crops.device)
     pixels = flat.view(-1, images.channels)
     columns = [starts // images.channels, images.widths[index], crops.flip.long()]
     table = torch.cat([crops.boxes, torch.stack(columns, 1)], 1).to(crops.device)
     top, left, height, width, start, stride, mirrored = table.unbind(1)
-    # for each output row and column: lower pixel, upper pixel, and the upper one's weight
+    # find the pixels before and after each output row and column, and the weight of the one after
     low_y, high_y, share_y = _compute_axis_weights(top, height, size)
     low_x, high_x, share_x = _compute_axis_weights(left, width, size, mirrored.bool())
-    # pixel (y, x) of an image is at start + y · stride + x
+    # replace rows y by start + y · stride, because pixel (y, x) is at start + y · stride + x
     low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
 
     def sample_rows(y: Tensor) -> Tensor:
@@ -196,9 +196,10 @@ def sample_at_once(crops: Crops) -> Tensor:
 def _compute_axis_weights(
     begin: Tensor, length: Tensor, size: int, flip: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return, for S points along one axis of each box: lower pixel, upper pixel, upper's weight.
+    """Return for S sampling points on one axis: pixel before it, pixel after, weight of the latter.
 
-    All are [B, S]. begin, length: of the boxes [B], in pixels. flip: whether to reverse the points.
+    All are [B, S]. begin, length: first pixel and number of pixels of each box on this axis, [B].
+    flip: [B], whether the points run from the end of the box to its beginning.
     """
     steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
     last = (length[:, None] - 1).float()

@@ -25,13 +25,13 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     """
     if batch_size % per_class:
         fault = f"{batch_size} is not a multiple of per_class {per_class}"
-        raise ConfigError("training.batch_size", f"{fault}. Give a multiple.")
+        raise ConfigError("training.batch_size", f"{fault}. Give a multiple of {per_class}.")
     per_batch = batch_size // per_class
-    if per_class > 1 and per_batch > classes:
-        fault = f"{batch_size} at per_class {per_class} takes {per_batch} classes a batch, and "
-        fault += f"data.split leaves {classes} training classes"
-        remedy = f"Give --set training.batch_size={classes * per_class}, or more images of each "
-        remedy += "class as training.per_class; with another batch it is another trial"
+    if per_class > 1 and per_batch > classes:  # with per_class 1 a batch may repeat classes
+        fault = f"batches of {batch_size} images, {per_class} of each class, need {per_batch} "
+        fault += f"training classes, and data.split leaves {classes}"
+        remedy = f"Give --set training.batch_size={classes * per_class}, or raise "
+        remedy += "training.per_class. Either makes another trial of it"
         raise ConfigError("training.batch_size", f"{fault}. {remedy}.")
 
 
@@ -45,12 +45,11 @@ def draw_epoch_batches(  # noqa: PLR0917
 ) -> Tensor:
     """Return positions into `labels` for one epoch: [steps, batch_size] int64.
 
-    per_class M > 1: every batch holds K = batch_size / M different classes. Classes take turns,
-    each once in a permutation of all before any comes again, so that small classes are not
-    forgotten; within a class, images take turns likewise (visit t of a class takes the places
-    t·M … t·M + M − 1, cyclically, of its images in this epoch's order). An image stands twice in
-    a batch only where its class has fewer than M.
-    per_class 1: all images in random order; the last batch is filled from the order's start.
+    With per_class M > 1 every batch has M images of each of K = batch_size / M different classes.
+    All classes are drawn once, in random order, before any is drawn again, so that small classes
+    are not neglected. A drawn class gives the next M of its images, which are in random order, and
+    begins again after the last; only a class of fewer than M images gives an image twice.
+    With per_class 1 all images come in random order, and the first ones fill up the last batch.
 
     Args:
         labels: [n] int64 class of each training image, 0 … C − 1, each class present.
@@ -71,13 +70,13 @@ def draw_epoch_batches(  # noqa: PLR0917
 
     per_batch = batch_size // per_class
     classes = _draw_class_turns(len(sizes), steps, per_batch, generator)
-    visit = torch.arange(steps * per_batch) // len(sizes)  # how often the class came before
+    visit = torch.arange(steps * per_batch) // len(sizes)  # how often the class was drawn before
     order = torch.randperm(len(labels), generator=generator)
     by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
     starts = torch.cumsum(sizes, 0) - sizes
-    # each visit of a class takes its next M images, and begins again after the last one
-    turn = visit[:, None] * per_class + torch.arange(per_class)
-    position = starts[classes, None] + turn % sizes[classes, None]
+    # take the next M images of each drawn class, and begin again after the last image
+    images_before = visit[:, None] * per_class + torch.arange(per_class)
+    position = starts[classes, None] + images_before % sizes[classes, None]
     batches = by_class[position].view(steps, batch_size)
     if layout == "any":
         mixed = torch.rand(steps, batch_size, generator=generator).argsort(1)
@@ -88,17 +87,16 @@ def draw_epoch_batches(  # noqa: PLR0917
 def _draw_class_turns(
     classes: int, steps: int, per_batch: int, generator: torch.Generator
 ) -> Tensor:
-    """Chain permutations of all classes, no class twice in a batch: [steps · per_batch]."""
-    turns: list[Tensor] = []
-    for drawn in range(0, steps * per_batch, classes):
+    """Chain random orders of all classes; no batch has a class twice. [steps · per_batch]."""
+    orders: list[Tensor] = []
+    for n_drawn in range(0, steps * per_batch, classes):
         order = torch.randperm(classes, generator=generator)
-        if taken := drawn % per_batch:
-            # The previous permutation ended with a part of a batch, which this one completes: the
-            # classes that the batch has already go behind those that it still takes.
-            clash = torch.isin(order, turns[-1][-taken:])
-            fresh, missing = order[~clash], per_batch - taken
-            later = torch.cat([fresh[missing:], order[clash]])
+        if n_begun := n_drawn % per_batch:  # classes of a batch that the previous order has begun
+            # The new order completes this batch, so its classes so far go behind those it lacks.
+            is_repeated = torch.isin(order, orders[-1][-n_begun:])
+            fresh, n_missing = order[~is_repeated], per_batch - n_begun
+            later = torch.cat([fresh[n_missing:], order[is_repeated]])
             later = later[torch.randperm(len(later), generator=generator)]
-            order = torch.cat([fresh[:missing], later])
-        turns.append(order)
-    return torch.cat(turns)[: steps * per_batch]
+            order = torch.cat([fresh[:n_missing], later])
+        orders.append(order)
+    return torch.cat(orders)[: steps * per_batch]

@@ -11,7 +11,6 @@ changing the validation share leaves the test classes alone.
 
 With J parts, the test classes in a permutation by the stream "data.parts" are cut into J blocks;
 one is tested, and the others train. Validation classes stay those without parts.
-
 With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
 the classes in the order of their names, or of a permutation by the stream "data.folds".
 
@@ -90,7 +89,7 @@ class Splits:
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Refuse, before training, a split in which no image has another of its class to find."""
+        """Refuse a split in which no image can find another image of its class."""
         for name in names:
             subset = self[name]
             if self.by_images:  # classification compares no images
@@ -100,8 +99,8 @@ class Splits:
                 queries, gallery = subset.labels.tensor_split([subset.queries])
                 if not torch.isin(queries, gallery).any():
                     fault = f"none of the {len(queries)} queries has an image of its class among "
-                    fault += f"the {len(gallery)} images of the gallery. Correct their roles."
-            elif len(subset) == len(subset.classes):
+                    fault += f"the {len(gallery)} images of the gallery. Correct the images' roles."
+            elif len(subset) == len(subset.classes):  # each class has one image
                 fault = f"all {len(subset)} classes have one image each, so retrieval can find "
                 fault += "nothing. Add images, or change data.split."
             if fault:
@@ -120,40 +119,41 @@ def load_splits(config: "DataConfig", cache: Path) -> Splits:
 
 
 def split_dataset(dataset: Dataset, config: "SplitConfig", fingerprint: str) -> Splits:
-    """Split a data set by classes or by images, and thin training classes for `config.imbalance`.
+    """Split a data set by classes or by images, and leave out training images as configured.
 
-    The data set's own division, if any, replaces `config.test` and `config.validation`.
+    A data set's official division replaces the shares `config.test` and `config.validation`.
     """
     by_images = config.by == "images"
-    train, val, test = (_split_images if by_images else _split_classes)(dataset, config)
+    split = _split_images if by_images else _split_classes
+    train, val, test = split(dataset, config)
     if config.imbalance is not None or config.images_per_class is not None:
-        stays = thin_classes(
-            train.labels, config.imbalance or 1, config.seed, config.images_per_class
-        )
-        train = replace(train, index=train.index[stays], labels=train.labels[stays], queries=None)
+        ratio, most = config.imbalance or 1, config.images_per_class  # ratio 1: all stay
+        kept = thin_classes(train.labels, ratio, config.seed, most)
+        train = replace(train, index=train.index[kept], labels=train.labels[kept], queries=None)
     return Splits(train, val, test, fingerprint, by_images)
 
 
 def _split_classes(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
-    """Return training, validation (None: none) and test images, each of classes of its own."""
+    """Split by classes; return training, validation (None: no such split) and test images."""
     official = dataset.official
-    if official is None:  # the names alone decide; all images of a class are in its split
+    if official is None:  # divide the class names; a split has all images of its classes
         rows = torch.arange(len(dataset.labels))
         train, val, test = _divide_class_names(sorted(dataset.classes), config)
         train_rows = val_rows = test_rows = rows
     else:
         if config.parts is not None:
-            message = "the data set has test classes of its own, not in parts. Leave parts out."
-            raise ConfigError("data.split.parts", message)
+            message = "the data set states its test classes, which cannot be cut into parts"
+            raise ConfigError("data.split.parts", f"{message}. Leave out data.split.parts.")
         train_rows, test_rows = official.train, official.test
         train, test = (_list_class_names(dataset, rows) for rows in (train_rows, test_rows))
         shared = sorted({*train} & {*test})
         if shared and not official.shared:
-            fault = f"the official splits share the classes {shared[:3]}"
+            fault = f"the official training and test splits share the classes {shared[:3]}"
             raise ValueError(f"{fault}. Put each class into one split.")
-        if official.val is not None and config.folds is None and config.protocol != "paper":
+        ignores_val = config.folds is not None or config.protocol == "paper"
+        if official.val is not None and not ignores_val:
             val, val_rows = _list_class_names(dataset, official.val), official.val
-        else:  # hold validation classes out of all that train
+        else:  # take validation classes, by fold or share, from all that train
             if official.val is not None:
                 train_rows = torch.cat([train_rows, official.val])
             names = _order_names(_list_class_names(dataset, train_rows), config)
@@ -167,7 +167,7 @@ def _split_classes(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Sub
 
 
 def count_split_classes(classes: int, config: "SplitConfig") -> tuple[int, int, int]:
-    """Count the classes that train, validate and are tested, of a set without official division."""
+    """Count training, validation and test classes of a data set without official division."""
     if config.by == "images":  # each split has images of all classes
         return classes, 0 if config.protocol == "paper" else classes, classes
     train, val, test = _divide_class_names([str(number) for number in range(classes)], config)
@@ -178,7 +178,7 @@ def _divide_class_names(
     names: list[str], config: "SplitConfig"
 ) -> tuple[list[str], list[str], list[str]]:
     """Return training, validation and test classes of a data set without official division."""
-    # keep=2: two classes are left to train, so that one of them can be held out for validation
+    # keep=2: at least two classes train, so that one of them can be held out for validation
     train, test = _cut_names(_order_names(names, config), config.test, "data.split.test", keep=2)
     train, val = _split_validation_classes(train, config)
     if config.parts is not None and config.part is not None:
@@ -206,11 +206,11 @@ def _order_names(names: list[str], config: "SplitConfig") -> list[str]:
 def _take_block(
     names: list[str], blocks: int, block: int, option: str
 ) -> tuple[list[str], list[str]]:
-    """Cut names into blocks of about equal size; return those outside block `block` and in it."""
+    """Cut names into equal blocks; return those outside of block number `block`, and its own."""
     if len(names) < blocks:
         kind = "training" if option == "folds" else "test"
-        fault = f"{blocks} {option} of {len(names)} {kind} classes leave one empty."
-        raise ConfigError(f"data.split.{option}", f"{fault} Take fewer.")
+        fault = f"{len(names)} {kind} classes are too few for {blocks} {option}"
+        raise ConfigError(f"data.split.{option}", f"{fault}. Give at most {len(names)}.")
     start, end = block * len(names) // blocks, (block + 1) * len(names) // blocks
     return names[:start] + names[end:], names[start:end]
 
@@ -218,7 +218,7 @@ def _take_block(
 def _split_validation_classes(
     names: list[str], config: "SplitConfig"
 ) -> tuple[list[str], list[str]]:
-    """Return training and validation classes: none under "paper", else by fold or share."""
+    """Return training and validation classes, by fold or share; "paper" validates on none."""
     if config.folds is not None:
         names = sorted(names)
         if config.blocks == "seeded":
@@ -230,17 +230,17 @@ def _split_validation_classes(
 
 
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
-    """Split off the last round(share · n) of n names, at least 1, leaving `keep` if possible."""
+    """Return the first names, `keep` or more if possible, and the last max(1, round(share · n))."""
     if len(names) < 2:
-        fault = f"{len(names)} class is too few to split: 2 are needed, 3 with a validation split."
-        raise ConfigError(path, f"{fault} Add classes, or use data.split.protocol: paper.")
+        fault = f"the classes to divide are {len(names)}, and must be 2, or 3 with validation"
+        raise ConfigError(path, f"{fault}. Add classes, or set data.split.protocol: paper.")
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]
 
 
 def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     """Return the images of the classes `names` among `rows`, with queries before the gallery."""
-    # number the classes from 0; −1: not in the subset
+    # number the classes of the subset from 0, and all other classes −1
     classes = tuple(sorted(names))
     label_of = {name: label for label, name in enumerate(classes)}
     labels = torch.tensor([label_of.get(name, -1) for name in dataset.classes])[dataset.labels]
@@ -255,34 +255,34 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
 
 
 def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
-    """Return training, validation (None: none) and test images, all of the same classes."""
+    """Split by images; return training, validation (None: no such split) and test images."""
     # refuse data sets whose own division is for retrieval
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
-        tests = "classes that do not train" if dataset.roles is None else "queries in a gallery"
-        fault = f"the official division tests {tests}, which suits task: retrieval. "
-        remedy = "Classify images of a data set whose test images show the training classes, or "
-        raise ConfigError("data", f"{fault}{remedy}of one without an official division.")
+        tests = "classes that do not train" if dataset.roles is None else "queries and a gallery"
+        fault = f"the data set's test images are {tests}, which only `task: retrieval` can use. "
+        remedy = "Take a data set whose test images show the training classes, or "
+        raise ConfigError("data", f"{fault}{remedy}one without an official division.")
     # take the official division, or split the images of each class in a random order
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     selects_on_test = config.protocol == "paper"
     val: Tensor | None = None
     if official is None:
-        keep = 1 if selects_on_test else 2  # images of a class to train with, and to validate
+        keep = 1 if selects_on_test else 2  # images of a class that are left to train and validate
         train, test = _split_class_rows(dataset, order, config.test, keep)
     else:
         train, test, val = order[torch.isin(order, official.train)], official.test, official.val
-    if selects_on_test:
-        train, val = train if val is None else torch.cat([train, val]), None
-    elif val is None:
+    if selects_on_test and val is not None:  # validation images train, too
+        train, val = torch.cat([train, val]), None
+    elif not selects_on_test and val is None:
         train, val = _split_class_rows(dataset, train, config.validation)
     # refuse classes that are evaluated and do not train
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
         fault = f"class {dataset.classes[int(untrained[0])]} has no image in the training split."
-        raise ConfigError("data", f"{fault} Add some, or leave that class out.")
+        raise ConfigError("data", f"{fault} Add training images, or leave that class out.")
     names = _list_class_names(dataset, train)
     return (
         _build_subset(dataset, names, train),
@@ -294,36 +294,38 @@ def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subs
 def _split_class_rows(
     dataset: Dataset, rows: Tensor, share: float, keep: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Split off the last round(share · n) of each class's n rows, at least 1, leaving `keep`."""
+    """Return `keep` or more first rows of each class, and the last max(1, round(share · n))."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
     labels = dataset.labels[rows]
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
     small = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1).tolist()
     if small:
-        fault = f"class {dataset.classes[small[0]]} has {int(sizes[small[0]])} image(s), and "
-        fault += f"{len(small)} class(es) have fewer than the {keep + 1} that can be divided."
+        fault = f"a class needs {keep + 1} images to be divided. {len(small)} class(es) have fewer,"
+        fault += f" such as {dataset.classes[small[0]]} with {int(sizes[small[0]])}."
         raise ConfigError("data.split", f"{fault} Add images, or leave those classes out.")
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
-    position = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]  # in its class
+    starts = torch.cumsum(sizes, 0) - sizes
+    position = torch.arange(len(rows)) - starts[labels]  # of each row in its class
     is_last = position >= (sizes - last)[labels]
     return rows[~is_last], rows[is_last]
 
 
 def thin_classes(labels: Tensor, ratio: float, seed: int, most: int | None = None) -> Tensor:
-    """Return which images a thinned training split keeps: bool [N].
+    """Return which training images stay if classes are made smaller: bool [N].
 
-    The class at position k of C, in a random order, keeps max(2, round(n_k · ratio^(−k / (C − 1))))
-    random images, so the first class keeps all and the last one 1 / ratio, and at most `most` of
-    these. Exponential decay as in Cui et al., "Class-balanced loss based on effective number of
-    samples", CVPR 2019.
+    In a random order of the C classes, the class at position k keeps a random choice of
+    max(2, round(n_k · ratio^(−k / (C − 1)))) of its n_k images, but at most `most` (None: any
+    number). So the first class keeps all and the last one the share 1 / ratio. The decay is that of
+    Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
     """
     generator = streams.create_generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()
     order = torch.randperm(len(sizes), generator=generator).tolist()
-    stays = torch.zeros(len(labels), dtype=torch.bool)
+    is_kept = torch.zeros(len(labels), dtype=torch.bool)
     for rank, label in enumerate(order):
         share = ratio ** (-rank / max(1, len(sizes) - 1))
         rows = (labels == label).nonzero().squeeze(1)
-        drawn = torch.randperm(len(rows), generator=generator)
-        stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))][:most]]] = True
-    return stays
+        shuffled = rows[torch.randperm(len(rows), generator=generator)]
+        n_kept = max(FEWEST, round(sizes[label] * share))
+        is_kept[shuffled[:n_kept][:most]] = True  # [:None] keeps all
+    return is_kept

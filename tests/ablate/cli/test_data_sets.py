@@ -92,7 +92,7 @@ def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> 
     assert f"{tmp_path / 'absent'} is not a readable folder" in out
     assert "typefaces: comes with ablate: 6,163 images of 200 classes" in out
     assert f"sop (Stanford Online Products): {sets / 'stanford_online_products'}: train 24" in out
-    assert "  1 of 45 images missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out
+    assert "  1 of 45 images are missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out
     assert "  train: 23 images of 6 classes, not 5,864 images of 100 classes" in out
     assert "cars196 (Cars196): the data set is not here; it is offered at https://" in out
     assert "inshop holds" in out
@@ -113,7 +113,7 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         for name in ("Made_Bird_0001_2.jpg", "Made_Bird_0003_4.jpg"):
             assert f"a bad image: {first / name}: the image cannot be read (" in out
         assert (
-            "differs from its makers' description: 1 of 45 images missing (001.Made_Bird_1/" in out
+            "differs from its makers' description: 1 of 45 images are missing (001.Made_Bird_1/" in out
         )
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
 
@@ -124,7 +124,7 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         (["check"], "NAME: '' is no data set"),
         (["check", "cubs"], "NAME: 'cubs' is no data set"),
         (["list", "sop"], "NAME: `list` takes no name"),
-        (["check", "sop"], "data.root: it is not given, and no folder Stanford_Online_Products"),
+        (["check", "sop"], "data.root: no folder is given, and no folder Stanford_Online_Products"),
         (["check", "--data-root", "absent"], "absent cannot be read (No such file or directory)"),
     ],
     ids=str,

@@ -96,7 +96,7 @@ def test_folders_of_parts(tmp_path: Path) -> None:
     for name in ("train/a/1", "train/b/1", "val/1"):  # ImageNet's val/ as it is downloaded
         noise(tmp_path / "flat" / f"{name}.png", (9, 9), 0)
     message = fail(lambda: fingerprint(config(tmp_path / "flat"), tmp_path / "cache"))
-    assert "none in val/. Sort these images into class folders" in message
+    assert "none in val/. Sort the images there into class folders" in message
 
 
 @pytest.mark.parametrize("action", [fingerprint, load_dataset])

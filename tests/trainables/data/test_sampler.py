@@ -78,7 +78,7 @@ def test_stateless_in_seed_and_epoch() -> None:
 @pytest.mark.parametrize(
     ("sizes", "batch", "m", "message"),
     [
-        ([3] * 5, 24, 4, "takes 6 classes a batch, and data.split leaves 5"),
+        ([3] * 5, 24, 4, "need 6 training classes, and data.split leaves 5"),
         ([3] * 5, 10, 4, "a multiple of per_class 4"),
         ([], 4, 2, "leaves no training images"),
     ],

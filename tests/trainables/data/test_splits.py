@@ -93,7 +93,7 @@ def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
 
 
 def test_too_few_classes() -> None:
-    with pytest.raises(ConfigError, match="1 class is too few to split"):
+    with pytest.raises(ConfigError, match="the classes to divide are 1, and must be 2"):
         split_dataset(dataset([0, 1, 0], 2), SplitConfig(), "f")
     assert split_dataset(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
 
@@ -123,7 +123,7 @@ def test_folds_are_disjoint_blocks_of_the_training_classes(
     assert plain.val is not None
     training = sorted([*plain.train.classes, *plain.val.classes])
     if len(training) < folds:
-        with pytest.raises(ConfigError, match="folds of"):
+        with pytest.raises(ConfigError, match="training classes are too few for"):
             fold(0)
         return
     held = []
@@ -187,11 +187,11 @@ def test_parts_are_disjoint_and_each_trains_on_the_others(
 
 def test_parts_need_classes_to_deal() -> None:
     data = dataset([*range(6)] * 2, 6)
-    with pytest.raises(ConfigError, match="leave one empty"):
+    with pytest.raises(ConfigError, match="test classes are too few for 9 parts"):
         split_dataset(data, SplitConfig(parts=9, part=0), "f")
     rows = torch.arange(12)
     official = dataset([*range(6)] * 2, 6, Official(rows[:6], rows[6:], shared=True))
-    with pytest.raises(ConfigError, match="test classes of its own"):
+    with pytest.raises(ConfigError, match="cannot be cut into parts"):
         split_dataset(official, SplitConfig(parts=2, part=0), "f")
 
 
@@ -263,8 +263,8 @@ UNTRAINED = Official(torch.arange(2), torch.arange(2, 4), shared=True)
 @pytest.mark.parametrize(
     ("labels", "official", "message"),
     [
-        ([0, 1] * 12, DISJOINT, "tests classes that do not"),
-        ([0, 0, 0, 1, 1], None, "class class 001 has 2 image.s., and 1 class.es. have fewer"),
+        ([0, 1] * 12, DISJOINT, "test images are classes that do not"),
+        ([0, 0, 0, 1, 1], None, "1 class.es. have fewer, such as class 001 with 2"),
         ([0, 0, 1] + [0] * 21, UNTRAINED, "class class 001 has no image in the training split"),
     ],
 )

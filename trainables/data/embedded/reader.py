@@ -58,21 +58,21 @@ class Embedded(DataSource):
 
     @classmethod
     def decode(cls, folder: Path) -> None:
-        """Unpack the Arrow file into `folder` as arrays of pixels and labels; sort the classes."""
+        """Unpack the Arrow file into `folder`: pixels, labels and the sorted names of classes."""
         import pyarrow as pa
 
         path = cls.FOLDER / f"{cls.FILE}.arrow"
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
         if hashlib.sha256(raw).hexdigest() != cls.get_digest("file"):
-            raise ConfigError(str(path), "the file is damaged. Reinstall the package.")
+            raise ConfigError(str(path), "the file is damaged. Reinstall ablate.")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
         sizes = batch.schema.metadata
         height, width, channels = (int(sizes[key]) for key in (b"height", b"width", b"channels"))
         shape = (len(batch), height, width, *([channels] if channels > 1 else []))
         pixels = np.frombuffer(batch.column("image").buffers()[1], np.uint8, int(np.prod(shape)))
         column = batch.column(cls.COLUMN)
-        # the column holds codes of its dictionary; labels number the sorted classes
+        # the column has codes of a dictionary of names; labels number the names in sorted order
         classes, label_of_code = np.unique(column.dictionary.to_pylist(), return_inverse=True)
         np.save(folder / "images.npy", pixels.reshape(shape))
         np.save(folder / "labels.npy", label_of_code[column.indices.to_numpy()].astype(np.int64))
@@ -103,7 +103,7 @@ class Characters(Embedded):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Hash the digest of the file, as the manifest's digest of content is of `typefaces`."""
+        """Hash the SHA-256 of the file, because that of "content" covers `typefaces`."""
         pinned = f"characters {cls.REVISION} {cls.get_digest('file')}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 

@@ -57,7 +57,7 @@ class About:
     counted: str = ""
 
     def find_markers(self, root: Path) -> str | None:
-        """Return names of files by which `root` is this data set, joined by "and"; or None."""
+        """Return the files that show that `root` is this data set, as "A and B"; or None."""
         for names in self.markers:
             paths = [(root / name, name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
@@ -106,9 +106,9 @@ def locate_root(config: DataConfig, about: About) -> Path:
             where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
             raise ConfigError(
                 "data.root",
-                f"it is not given, and no folder {join_names(about.folders)} is found {where}. "
+                f"no folder is given, and no folder {join_names(about.folders)} is found {where}. "
                 f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to "
-                f"the folder that contains {about.title}. Its makers offer it at {about.offered}.",
+                f"the folder that has {about.title} in it. {about.title} is at {about.offered}.",
             )
     try:
         if about.find_markers(root) is None:
@@ -116,8 +116,8 @@ def locate_root(config: DataConfig, about: About) -> Path:
             markers = " or ".join(" and ".join(marker) for marker in about.markers)
             raise ConfigError(
                 "data.root",
-                f"{root} holds {join_names(names) or 'nothing'}, and not {markers}. Give the "
-                f"folder to which {about.title} was unpacked. It is offered at {about.offered}.",
+                f"{root} holds {join_names(names) or 'nothing'}, but must hold {markers}. Give the "
+                f"folder to which {about.title}, offered at {about.offered}, was unpacked.",
             )
     except OSError as error:
         raise build_unreadable_error(root, error) from error
@@ -125,9 +125,9 @@ def locate_root(config: DataConfig, about: About) -> Path:
 
 
 def _find_usual_folder(folders: Iterable[Path], about: About) -> Path | None:
-    """Return the first folder with one of the data set's usual names, in any case."""
+    """Return the first folder in `folders` with a usual name of the data set, in any case."""
     for base in folders:
-        with suppress(OSError):  # `ablate data list` says which of them cannot be read
+        with suppress(OSError):  # `ablate data list` says which folders cannot be read
             by_name = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
             for name in about.folders:
                 folder = by_name.get(name.casefold())

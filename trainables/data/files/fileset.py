@@ -74,7 +74,7 @@ class FileSet(DataSource):
 
     @classmethod
     def read_listing(cls, config: DataConfig) -> Reading:
-        """Return the listed images that exist, and how they differ from list and makers' counts."""
+        """Return the listed images that exist, and what differs from list and makers' counts."""
         try:
             listing = cls.rows(cls.locate_root(config), config)
             listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
@@ -84,9 +84,9 @@ class FileSet(DataSource):
             raise build_unreadable_error(config.root or cls.NAME, failure) from failure
         problems: list[str] = []
         if absent:
-            missing = f"{len(absent):,} of {len(listed):,} images missing"
+            missing = f"{len(absent):,} of {len(listed):,} images are missing"
             problems.append(f"{missing} ({join_names(absent)})")
-            if len(absent) == len(listed):  # no image at all, not even a part of the data set
+            if len(absent) == len(listed):  # no image exists, not even a part of the data set
                 raise cls.build_difference_error(listing.base, problems)
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
@@ -98,7 +98,7 @@ class FileSet(DataSource):
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return the listed images that exist; refuse a partial set without allow_partial."""
+        """Return the listed images that exist; refuse a partial set unless data.allow_partial."""
         reading = cls.read_listing(config)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
@@ -111,7 +111,7 @@ class FileSet(DataSource):
 
     @classmethod
     def compute_digest(cls, index: Index, cache: Path) -> str:
-        """Return SHA-256 over path, content, class, part, role and box of these images."""
+        """Return a SHA-256 of path, content, class, part, role and box of all images of `index`."""
         paths = [row.path for row in index.rows]
         hashes = hash_files(index.base, paths, Path(cache) / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())

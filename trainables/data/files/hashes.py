@@ -22,21 +22,21 @@ COPIES = 4  # of a file: nodes may share a cache and each have the data on a dis
 
 
 def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Return the SHA-256 (hex) of each file by its name; read only those changed since `cache`."""
+    """Return each file's SHA-256 (hex) by name; read only files without a valid one in `cache`."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
         _, brace, rest = index.read_bytes().partition(b"{")  # 0.2.0 wrote a line before the JSON
         earlier = json.loads(brace + rest)
-    except (OSError, ValueError):  # there is none, or it is damaged
+    except (OSError, ValueError):  # the index does not exist, or is damaged
         earlier = {}
     base = os.fspath(root)
 
     def hash_file(name: str) -> tuple[str, list[list[str]]]:
-        """Return a file's digest, and [stamp, digest] of copies that several machines may have."""
+        """Return a file's SHA-256, and pairs [stamp, SHA-256] of its copies on several machines."""
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the stamp
         copies = earlier.get(name, [])
         with name_unreadable_file(path):
-            stamp = _read_stamp(os.stat(path))  # noqa: PTH116
+            stamp = _read_stamp(os.stat(path))  # noqa: PTH116 - changes when the file does
             for copy_stamp, digest in copies:
                 if copy_stamp == stamp:
                     return digest, copies

@@ -18,7 +18,7 @@ def build_damage_error(where: Path | str, fault: str) -> ConfigError:
 
 def build_line_error(path: Path, number: int, line: str, expected: str) -> ConfigError:
     excerpt = line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
-    return build_damage_error(f"{path}:{number}", f"{excerpt!r} must be {expected}")
+    return build_damage_error(f"{path}:{number}", f"the line {excerpt!r} must be {expected}")
 
 
 @contextmanager
@@ -45,10 +45,10 @@ def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:
 def iterate_fields(
     path: Path, expected: str, types: Sequence[Callable[[str], Any]], start: int = 0
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the number and the parsed fields of each line; only the last may contain blanks.
+    """Yield the number and the parsed fields of each line; only the last field may contain blanks.
 
     Args:
-        expected: how a line must look, for the error about one that does not.
+        expected: how a line must look, for the error message.
         types: parsers of the fields, which raise ValueError.
         start: number of header lines to skip.
     """

@@ -69,7 +69,7 @@ class EncodedImages(Images):
 def load_stored(
     folder: Path, index: Index, pictures: Iterable[Picture], config: "DataConfig"
 ) -> Images:
-    """Return images from the cache, as decoded pixels or encoded files; store them first if needed.
+    """Return the images of the cache, decoded or encoded; store them there first if needed.
 
     Args:
         folder: path in the cache, named by the content of the data; the kind of store is appended.
@@ -89,10 +89,10 @@ def load_stored(
         return pixels.data, *pixels.shape[:2]
 
     def build_store(fresh: Path) -> None:
-        """Write the pictures' bytes, and a table: start, length if encoded, height, width."""
+        """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
-        # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+        # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
             for content, height, width in map_ahead(read_picture, pictures):
                 rows.append((out.write(content), height, width))
@@ -104,13 +104,13 @@ def load_stored(
 
     folder = get_or_build(_name_store(folder, kind, short), build_store)
     table = np.load(folder / "table.npy", allow_pickle=False)
-    if is_encoded and short is not None:  # the table has sizes of the files, without resizing
-        sizes = [compute_short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
-        table[:, 2:4] = np.array(sizes, np.int64)
-    # Caches of before 0.2.0 have labels in a further column.
+    if is_encoded and short is not None:  # the table has the sizes before resizing
+        sizes = [compute_short_size((w, h), short) for h, w in table[:, 2:4].tolist()]
+        table[:, 2:4] = np.array(sizes, np.int64)[:, ::-1]  # from (width, height)
+    # take only the columns named below: caches of versions before 0.2.0 have one more, of labels
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     frame = config.image_size / config.eval_side
-    offsets, *lengths, heights, widths = columns
+    offsets, *lengths, heights, widths = columns  # `lengths` is empty for pixels
     images = Images(map_array(folder / f"{kind}.bin"), offsets, heights, widths, 3, frame)
     if not is_encoded:
         return images
@@ -120,7 +120,7 @@ def load_stored(
 
 
 def choose_store(folder: Path, images: int, config: "DataConfig") -> Kind:
-    """Return the kind that is configured; with "auto" a stored one, else pixels if they fit."""
+    """Return the configured kind; for "auto" the kind in the cache, else pixels if they fit."""
     if config.store != "auto":
         return config.store
     kinds: tuple[Kind, Kind] = ("pixels", "encoded")
@@ -132,8 +132,8 @@ def choose_store(folder: Path, images: int, config: "DataConfig") -> Kind:
     free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
     if total <= min(SHARE * free, memory):
         return "pixels"
-    text = "images are kept encoded: pixels would take about %.1f GB, of %.1f GB free in %s and "
-    LOG.info(text + "%.1f GB of memory", total / 1e9, free / 1e9, cache, memory / 1e9)
+    text = "images are kept encoded: pixels would take about %.1f GB, where %.1f GB are free in %s "
+    LOG.info(text + "and the memory is %.1f GB", total / 1e9, free / 1e9, cache, memory / 1e9)
     return "encoded"
 
 

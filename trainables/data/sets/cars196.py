@@ -67,23 +67,23 @@ def _find_devkit_file(root: Path, name: str) -> Path:
         if path.exists():
             return path
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
-    fault = f"{root} and devkit/ have no {name}, which says the class of each image{unlabelled}"
-    remedy = "Its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat"
+    fault = f"{root} and devkit/ in it have no {name}, which has the classes of images{unlabelled}"
+    remedy = f"Download {name} from the data set's makers, or use car_ims.tgz and cars_annos.mat"
     raise ConfigError("data.root", f"{fault}. {remedy}.")
 
 
 def _read_annotations(where: Path, path_field: str, folder: str = "") -> Iterator[Row]:
-    """Yield the images of a MATLAB file: its array `annotations` has their paths and classes."""
+    """Yield the images whose paths and classes the array `annotations` of a MATLAB file lists."""
     from scipy.io import loadmat
 
     try:
         table = loadmat(where, variable_names=["annotations"], squeeze_me=True)["annotations"]
         names, labels = (table[field].reshape(-1) for field in (path_field, "class"))
-    except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
+    except Exception as error:  # parsers raise many types: ValueError, TypeError, zlib.error…
         fault = f"the annotations cannot be read ({error})"
-        remedy = "Take the file that its makers offer, of MATLAB before 7.3"
+        remedy = "Use the makers' file, which has the format of MATLAB before 7.3"
         raise ConfigError(str(where), f"{fault}. {remedy}.") from error
     for name, label in zip(names, labels, strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
-            raise build_damage_error(where, f"class {label!r} of {name!r} must be 1 or more")
+            raise build_damage_error(where, f"the class {label!r} of {name!r} must be 1 or more")
         yield Row(folder + name, f"{label:03d}", "train" if label <= TRAINING else "test")

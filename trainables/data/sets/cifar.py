@@ -57,7 +57,7 @@ class Cifar(DataSource):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Return SHA-256 over each file's content, and whether its images train or are tested."""
+        """Return a SHA-256 of each file's content and of its part, train or test."""
         root, files = cls.find_files(config)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / cls.NAME)
@@ -68,7 +68,7 @@ class Cifar(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        """Return images and official division from the cache, where the first call unpacks them."""
+        """Return images and official division from the cache; the first call unpacks them there."""
         root, files = cls.find_files(config)
         folder = get_or_build(
             Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
@@ -89,17 +89,17 @@ class Cifar(DataSource):
 
     @classmethod
     def find_files(cls, config: DataConfig) -> tuple[Path, list[str]]:
-        """Return the folder and the files of images in it; refuse missing ones if not allowed."""
+        """Return the folder and its image files; refuse missing files unless data.allow_partial."""
         root, files = locate_root(config, cls.ABOUT), [*cls.TRAIN, cls.TEST]
         absent = [name for name in files if not (root / name).exists()]
         if absent and not config.allow_partial:
-            missing = f"{len(absent)} of {len(files)} files of images missing"
+            missing = f"{len(absent)} of {len(files)} files of images are missing"
             raise cls.build_difference_error(root, [f"{missing} ({join_names(absent)})"])
         return root, [name for name in files if name not in absent]
 
     @classmethod
     def unpack_archive(cls, root: Path, files: list[str], folder: Path) -> None:
-        """Write all images into `folder`: pixels, labels, whether they are tested, class names."""
+        """Write into `folder` pixels, labels and class names, and which images are for testing."""
         names = _read_pickle(root / cls.CLASSES).get(cls.NAMES)
         if not isinstance(names, list) or not names or len({*map(str, names)}) != len(names):
             fault = "the names of the classes are missing or repeated"
@@ -107,7 +107,7 @@ class Cifar(DataSource):
         batches = [cls.read_batch(root / name, len(names)) for name in files]
         images, labels = zip(*batches, strict=True)
         np.save(folder / "images.npy", np.concatenate(images))
-        # argsort of argsort: places of the names in alphabetical order, in which labels count
+        # argsort of argsort gives each name's alphabetical rank, which becomes the label
         np.save(folder / "labels.npy", np.argsort(np.argsort(names))[np.concatenate(labels)])
         is_test = np.repeat([name == cls.TEST for name in files], list(map(len, labels)))
         np.save(folder / "tested.npy", is_test)
@@ -125,8 +125,8 @@ class Cifar(DataSource):
             or not all(isinstance(label, int) and 0 <= label < classes for label in labels)
             or pixels.shape != (len(labels), 3 * SIDE * SIDE)
         ):
-            fault = f"the file must hold {3 * SIDE * SIDE:,} bytes of data and one class of"
-            raise build_damage_error(path, f"{fault} {cls.LABELS} for each image")
+            fault = f"for each image the file must hold {3 * SIDE * SIDE:,} bytes in `data`"
+            raise build_damage_error(path, f"{fault} and a class number in `{cls.LABELS}`")
         planes = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(planes), np.array(labels, np.int64)
 
@@ -135,7 +135,7 @@ class Cifar(DataSource):
 class _Unpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if f"{module}.{name}" not in ADMITTED:
-            raise pickle.UnpicklingError(f"it asks for the name {module}.{name}")
+            raise pickle.UnpicklingError(f"the file asks for the function {module}.{name}")
         return super().find_class(module, name)
 
 

@@ -51,7 +51,7 @@ class Cub200(FileSet):
         @field_validator("boxes")
         @classmethod
         def normalize_boxes(cls, value: Any) -> Any:
-            """Store False as None, so that a trial that writes it out has the same identity."""
+            """Store False as None, so that a trial with False has the same id as one without it."""
             return value or None
 
     @classmethod
@@ -64,13 +64,13 @@ class Cub200(FileSet):
 
 
 def _build_rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
-    """Yield the images of the list `images`, joined with classes and boxes by their numbers."""
+    """Yield the images of the list `images`, with the class and box that have the same image id."""
     classes = {image: label for _, (image, label) in iterate_fields(labels, LABEL, (int, int))}
     for line, (image, path) in iterate_fields(images, IMAGE, (int, str)):
         folder = path.rpartition("/")[0]
         if not folder:
             raise build_line_error(images, line, f"{image} {path}", IMAGE)
-        # each image needs a line in the other lists, too
+        # each image needs a line in the list of classes, and in that of boxes if it is used
         for file, table in ((labels, classes), (labels.with_name(BOXES), boxes)):
             if table is not None and image not in table:
                 raise build_damage_error(file, f"the list has no line for image {image} ({path})")

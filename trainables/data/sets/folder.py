@@ -34,7 +34,7 @@ class Folder(FileSet):
         """Return `data.root`, which must be given: the data set has no usual folder."""
         root = resolve_data_root(config)
         if root is None:
-            message = "it is not given. Give --data-root DIR, a folder of class folders."
+            message = "no folder is given. Give --data-root DIR, a folder of class folders."
             raise ConfigError("data.root", message)
         return root
 
@@ -61,16 +61,16 @@ def _list_class_folders(root: Path) -> list[Path]:
 
 
 def _list_parts(root: Path) -> list[str]:
-    """Return which of train, val and test divide a folder; none where its folders are classes."""
+    """Return which of train, val and test divide the folder; [] if its folders are classes."""
     parts = [entry.name for entry in _list_class_folders(root)]
-    if not {"train"} < {*parts} <= {"train", "val", "test"}:
+    if not {"train"} < {*parts} <= {"train", "val", "test"}:  # train and another, nothing else
         return []
     without_classes = [part for part in parts if not _list_class_folders(root / part)]
-    if "train" in without_classes:  # it is then a class with that name
+    if "train" in without_classes:  # `train` is then the name of a class
         return []
     if without_classes:
         fault = f"{root} has class folders in train/, and none in {without_classes[0]}/"
-        raise ConfigError("data.root", f"{fault}. Sort these images into class folders, as there.")
+        raise ConfigError("data.root", f"{fault}. Sort the images there into class folders.")
     if "test" not in parts:
         fault = f"{root} has train/ and val/, and no test/"
         remedy = "To test on val/, rename val/ to test/; validation classes are then held out of"
@@ -79,19 +79,19 @@ def _list_parts(root: Path) -> list[str]:
 
 
 def _list_images(root: Path) -> list[Path]:
-    """Return all image files relative to `root`, sorted; the first part of each is its class."""
+    """Return the paths of all images relative to `root`, sorted; their first part is the class."""
     classes = _list_class_folders(root)
     if len(classes) < 2:
-        fault = f"{root} has {len(classes)} class folders, and a metric compares classes"
-        raise ConfigError("data.root", f"{fault}. Give the folder with one folder for each class.")
+        fault = f"{root} has {len(classes)} class folders, and at least 2 are needed"
+        raise ConfigError("data.root", f"{fault}. Give a folder that has a folder for each class.")
     files: list[Path] = []
     for folder in classes:
         images = [Path(file).relative_to(root) for file in iterate_images(folder)]
         if not images:
-            message = f"it has no files ending in {' '.join(SUFFIXES)}. Add some, or remove it."
-            raise ConfigError(str(folder), message)
+            fault = f"the folder has no file that ends in {' '.join(SUFFIXES)}"
+            raise ConfigError(str(folder), f"{fault}. Add images, or remove the folder.")
         files += images
-    # By parts, so that a class's files stand together whatever characters names hold.
+    # Sort by parts of paths, so that files of a class are together whatever its name is.
     return sorted(files, key=lambda file: file.parts)
 
 
@@ -105,14 +105,14 @@ def _refuse_known_archive(root: Path) -> None:
         if about is not None and about.classes and (marker := about.find_markers(root)):
             raise ConfigError(
                 "data.root",
-                f"{root} is {about.title} as it is unpacked ({marker}), and {about.classes}. Give "
+                f"{root} is the unpacked {about.title} (with {marker}), and {about.classes}. Give "
                 f"data.name: {name}, with this folder as its root (--dataset {name} --data-root "
                 f"{root}).",
             )
 
 
 def iterate_images(folder: str | Path) -> Iterator[str]:
-    """Yield the paths of image files at any depth; broken links too, so that they are refused."""
+    """Yield the paths of images at any depth, also of broken links, which are refused later."""
     for item in os.scandir(folder):
         if _is_left_behind(item.name):
             continue

@@ -60,15 +60,15 @@ def _list_folder_rows(folder: Path, part: str) -> Iterator[Row]:
 
 
 def _list_validation_rows(root: Path, base: Path) -> Iterator[Row]:
-    """Yield the validation images as test images, by Kaggle's list or else by class folders."""
+    """Yield the validation images as test images, by Kaggle's list or, without it, by folders."""
     solution, folder = root / SOLUTION, base / "val"
     if not solution.exists():
         yield from _list_folder_rows(folder, "test")
         return
     subfolders = {entry.name for entry in folder.iterdir() if entry.is_dir()}
-    for line, text in islice(iterate_lines(solution), 1, None):  # the first line is a head
+    for line, text in islice(iterate_lines(solution), 1, None):  # the first line names the columns
         name, _, boxes = text.partition(",")
-        wnids = set(boxes.split()[::5])  # a class (WordNet id) and four numbers for each box
+        wnids = set(boxes.split()[::5])  # each box is a class (WordNet id) and four numbers
         if len(wnids) != 1:
             raise build_line_error(solution, line, text, "<image>,<wnid> <box> …, of one class")
         wnid = wnids.pop()

@@ -49,18 +49,18 @@ class InShop(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        """List the images of the partition file; their paths begin where img/ lies."""
+        """List the images of the partition file, whose paths begin with img/."""
         lists = [root / PARTITION, root / "Eval" / PARTITION]
         where = next(path for path in lists if path.exists())
         base = next((root / name for name in ("", "Img") if (root / name / "img").is_dir()), None)
         if base is None:
-            message = f"{root} has neither img/ nor Img/img/. Unpack img.zip there."
+            message = f"{root} has neither img/ nor Img/img/. Unpack img.zip in it."
             raise ConfigError("data.root", message)
         return Listing(base, where, _build_rows(where))
 
 
 def _build_rows(where: Path) -> Iterator[Row]:
-    """Yield the images of the partition file, which is `where`; test images have a role."""
+    """Yield the images of the partition file `where`; test images are queries or gallery."""
     for line, (path, item, kind) in iterate_fields(where, LINE, (str, str, str), start=HEAD):
         if kind not in ("train", "query", "gallery"):
             raise build_line_error(where, line, f"{path} {item} {kind}", LINE)

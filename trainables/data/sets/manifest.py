@@ -31,11 +31,11 @@ class Manifest(FileSet):
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
-        """Return the CSV file that `data.root` is, or that lies in it as manifest.csv."""
+        """Return the CSV file: `data.root`, or manifest.csv in the folder `data.root`."""
         remedy = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
         root = resolve_data_root(config)
         if root is None:
-            raise ConfigError("data.root", f"it is not given. {remedy}.")
+            raise ConfigError("data.root", f"no file is given. {remedy}.")
         if root.is_dir():
             root /= "manifest.csv"
         if root.suffix.lower() != ".csv" or not root.is_file():
@@ -55,18 +55,18 @@ def _read_rows(table: Path) -> Iterator[Row]:
             columns = reader.fieldnames or ()
             if not {"path", "label"} <= {*columns}:
                 fault = f"the table's columns are {', '.join(columns) or 'none'}"
-                raise ConfigError(str(table), f"{fault}. Name columns path and label.")
+                raise ConfigError(str(table), f"{fault}. It must have columns `path` and `label`.")
             for number, row in enumerate(reader, 1):
                 yield _parse_row(row, f"{table}: row {number}")
     except ConfigError:
         raise
     except (ValueError, csv.Error) as error:
         fault = f"the table cannot be read ({error})"
-        raise ConfigError(str(table), f"{fault}. Give a whole CSV file in UTF-8.") from error
+        raise ConfigError(str(table), f"{fault}. Give a complete CSV file in UTF-8.") from error
 
 
 def _parse_row(row: dict[str, str], where: str) -> Row:
-    """Return the image of a line of the table, checked; `where` names the line in errors."""
+    """Return the image of a row of the table, checked; `where` names the row in errors."""
     path, label, split, role = (
         (row.get(name) or "").strip() for name in ("path", "label", "split", "role")
     )
@@ -75,6 +75,6 @@ def _parse_row(row: dict[str, str], where: str) -> Row:
     if split not in SPLITS:
         raise ConfigError(where, f"split {split!r} must be train, val, test or empty.")
     if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
-        fault = f"role {role!r} of split {split!r} must be query or gallery of val or test"
-        raise ConfigError(where, f"{fault}, or empty.")
+        fault = f"the role {role!r} does not fit the split {split!r}. Only images of val and test"
+        raise ConfigError(where, f"{fault} may have a role, which is query or gallery.")
     return Row(path, label, SPLITS[split], role)
