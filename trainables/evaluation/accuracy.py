@@ -15,12 +15,12 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     Args:
         logits: [N, C], larger is more likely.
         labels: [N] int64, columns of `logits`.
-        k: number of classes that count as a hit.
+        k: number of top classes among which the item's class must be.
     """
     classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
-        fault = f"there are {len(logits)} rows and {len(labels)} labels"
-        raise ConfigError("logits", f"{fault}. Give one label for each row.")
+        fault = f"there are {len(logits)} rows of logits and {len(labels)} labels"
+        raise ConfigError("logits", f"{fault}. Give one label for each row, and one row or more.")
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= classes:
         fault = f"labels go from {lowest} to {highest}, and the logits have {classes} columns"
@@ -29,8 +29,8 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
         raise TrialFailure("evaluation: a logit is not a number")
     target = logits.gather(1, labels[:, None])
     column = torch.arange(classes, device=logits.device)
-    ranks_before = (logits > target) | ((logits == target) & (column < labels[:, None]))
-    return float((ranks_before.sum(1) < k).double().mean())
+    ranks_above = (logits > target) | ((logits == target) & (column < labels[:, None]))
+    return float((ranks_above.sum(1) < k).double().mean())
 
 
 @metric("top_1_accuracy", reads="logits", unit="%")

@@ -7,8 +7,7 @@ the evaluated split, and rows have unit length, as papers cluster cosine embeddi
 `kmeans` runs exact Lloyd iterations on the device of the rows: from k distinct items drawn by
 `seed`, 20 iterations or until nothing changes. An empty cluster takes over the item farthest from
 its centre. Of two equally near centres the first wins. An item is compared with all centres only if
-its centre has moved, else only with the centres that moved, because the others cannot have come
-nearer. With many centres most do not move after a few iterations.
+its centre has moved, else only with the centres that moved: the others cannot have come nearer.
 """
 
 import math
@@ -43,8 +42,9 @@ class Contingency:
 
 def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
     """Count the items in each pair of cluster and class; both are integer labels [N]."""
-    a, b = (torch.unique(x, return_inverse=True)[1] for x in (clusters.cpu(), classes.cpu()))
-    cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)[1]
+    _, a = torch.unique(clusters.cpu(), return_inverse=True)  # numbers clusters without gaps
+    _, b = torch.unique(classes.cpu(), return_inverse=True)
+    _, cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)  # one number a pair
     return Contingency(cells, torch.bincount(a), torch.bincount(b))
 
 
@@ -61,7 +61,7 @@ def nmi(table: Contingency) -> float:
     Entropies are averaged arithmetically, scikit-learn's default. One cluster and one class give 1.
     """
     total = entropy(table.clusters) + entropy(table.classes)
-    if total == 0:
+    if total == 0:  # one cluster and one class
         return 1.0
     # I = H(clusters) + H(classes) − H(clusters, classes)
     return min(1.0, max(0.0, 2 * (total - entropy(table.cells)) / total))
@@ -76,9 +76,9 @@ def ami(table: Contingency) -> float:
     comparison", JMLR 2010).
     """
     total = entropy(table.clusters) + entropy(table.classes)
-    groups = (len(table.clusters), len(table.classes))
-    # Two labellings of one group, or of singletons only, agree; the formula would be 0/0.
-    if groups in ((1, 1), (int(table.cells.sum()),) * 2):
+    items, groups = int(table.cells.sum()), (len(table.clusters), len(table.classes))
+    # One cluster and one class agree, and so do clusters and classes of one item each (0/0 below).
+    if groups in ((1, 1), (items, items)):
         return 1.0
     chance = expected_mutual_information(table)
     range_above_chance = total / 2 - chance
@@ -90,27 +90,27 @@ def ami(table: Contingency) -> float:
 def expected_mutual_information(table: Contingency) -> float:
     """Return E, the mutual information in nats expected of random groups of the same sizes.
 
-    E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends only on the two sizes,
-    so it is computed once for each pair of sizes and weighted by the number of such pairs. P is the
-    hypergeometric probability that cluster and class have n items in common.
+    E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j), where P is the hypergeometric
+    probability that cluster i, of a_i of all N items, and class j, of b_j, have n items in common.
+    The inner sum is computed once for all pairs of clusters and classes with the same two sizes.
     """
     from scipy.special import gammaln
 
     total = int(table.cells.sum())
-    sizes_b, times_b = (x.numpy() for x in torch.unique(table.classes, return_counts=True))
+    sizes_b, counts_b = (x.numpy() for x in torch.unique(table.classes, return_counts=True))
     sums = []
-    for a, times_a in zip(*torch.unique(table.clusters, return_counts=True), strict=True):
-        size, log_a = int(a), math.log(int(a))
-        for b, times in zip(sizes_b, times_b, strict=True):
-            n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
-            numerator = (size, b, total - size, total - b)
-            denominator = (total, n, size - n, b - n, total - size - b + n)
-            # log P, of factorials: log k! = gammaln(k + 1)
+    for size_a, count_a in zip(*torch.unique(table.clusters, return_counts=True), strict=True):
+        a, log_a = int(size_a), math.log(int(size_a))
+        for b, count_b in zip(sizes_b, counts_b, strict=True):
+            n = np.arange(max(1, a + b - total), min(a, b) + 1, dtype=float)
+            numerator = (a, b, total - a, total - b)
+            denominator = (total, n, a - n, b - n, total - a - b + n)
+            # log P is a sum and difference of log factorials, where log k! = gammaln(k + 1)
             log_p = sum(gammaln(k + 1) for k in numerator)
             for k in denominator:
                 log_p = log_p - gammaln(k + 1)
-            share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
-            sums.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
+            terms = n / total * (math.log(total) + np.log(n) - log_a - math.log(b)) * np.exp(log_p)
+            sums.append(int(count_a) * int(count_b) * float(terms.sum()))
     return math.fsum(sums)
 
 
@@ -118,11 +118,11 @@ def expected_mutual_information(table: Contingency) -> float:
 def f1(table: Contingency) -> float:
     """Return pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items, from exact counts.
 
-    A pair is predicted positive if it shares a cluster, and is positive if it shares a class. F1
-    is 1 if there are no such pairs.
+    A pair is predicted positive if its items share a cluster, and positive if they share a class.
+    F1 is 1 if no pair shares a cluster or a class.
     """
     true_positives = count_pairs(table.cells)
-    total = count_pairs(table.clusters) + count_pairs(table.classes)
+    total = count_pairs(table.clusters) + count_pairs(table.classes)  # 2·TP + FP + FN
     return 2 * true_positives / total if total else 1.0
 
 
@@ -136,8 +136,8 @@ def kmeans(
 ) -> Tensor:
     """Cluster float32 rows [N, E] into k ≤ N clusters; return the cluster of each row, [N] int64.
 
-    Of `restarts` runs from random rows, the first one with the smallest sum of squared distances
-    is returned. `iterations` limits the iterations of one run.
+    k-means runs `restarts` times, from other random rows and for at most `iterations` iterations.
+    The clusters with the smallest sum of squared distances to their means are returned.
     """
     generator = torch.Generator().manual_seed(seed)
     best, lowest = None, math.inf
@@ -152,7 +152,7 @@ def kmeans(
 
 
 def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
-    """Run k-means' iterations from centres [k, E] and return the cluster of each row, [N].
+    """Run iterations of k-means from centres [k, E]; return the cluster of each row, [N].
 
     An iteration computes only distances that can change which centre is the nearest.
     """
@@ -165,52 +165,52 @@ def run_lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
         empty = torch.nonzero(torch.bincount(clusters, minlength=k) == 0)[:, 0]
         if len(empty):
             updated[empty] = rows[distances.argsort(descending=True, stable=True)[: len(empty)]]
-        changed = (updated != centres).any(1)
-        if not changed.any():
+        has_moved = (updated != centres).any(1)  # of each centre
+        if not has_moved.any():
             break
-        centres, moved = updated, changed[clusters]
-        # compare rows whose centre moved with all centres
-        full, part = torch.nonzero(moved)[:, 0], torch.nonzero(~moved)[:, 0]
+        centres, own_has_moved = updated, has_moved[clusters]
+        # compare rows whose own centre moved with all centres
+        full, part = torch.nonzero(own_has_moved)[:, 0], torch.nonzero(~own_has_moved)[:, 0]
         clusters = clusters.clone()
         clusters[full], distances[full] = find_nearest(rows[full], centres, all_indices)
         # compare the other rows with the moved centres; of equally near centres the first wins
         if len(part):
-            candidate, distance = find_nearest(rows[part], centres, torch.nonzero(changed)[:, 0])
+            candidate, distance = find_nearest(rows[part], centres, torch.nonzero(has_moved)[:, 0])
             old, old_distance = clusters[part], distances[part]
-            tie = (distance == old_distance) & (candidate < old)
-            better = (distance < old_distance) | tie
-            clusters[part] = torch.where(better, candidate, old)
-            distances[part] = torch.where(better, distance, old_distance)
+            is_first_of_equals = (distance == old_distance) & (candidate < old)
+            is_better = (distance < old_distance) | is_first_of_equals
+            clusters[part] = torch.where(is_better, candidate, old)
+            distances[part] = torch.where(is_better, distance, old_distance)
     return clusters
 
 
 def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the index of the nearest of centres[among] to each row [N], and the squared distance.
+    """Return the nearest of the centres `among` to each row, and its squared distance, both [N].
 
-    The distance is ‖centre‖² − 2⟨row, centre⟩ + ‖row‖² [N]. Rows are processed in blocks whose
-    distances fit a cache.
+    The distance is ‖centre‖² − 2⟨row, centre⟩ + ‖row‖², in blocks that fit in a CPU's cache.
     """
     chosen = centres[among]
-    limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
-    block = max(1, min(1024 if rows.device.type == "cpu" else 2**16, limit // (4 * len(among))))
+    on_cpu = rows.device.type == "cpu"
+    most_rows, most_bytes = (1024, DISTANCE_BYTES) if on_cpu else (2**16, DISTANCE_BYTES_GPU)
+    block = max(1, min(most_rows, most_bytes // (4 * len(among))))
     squares = (chosen**2).sum(1)
     values, indices = rows.new_empty(len(rows)), among.new_empty(len(rows))
     out = torch.empty(block, len(among), device=rows.device)
-    twice = chosen * -2 if uses_onednn(rows, chosen) else None
+    minus_twice = chosen * -2 if uses_onednn(rows, chosen) else None
     for first in range(0, len(rows), block):
         span = slice(first, first + block)
         piece = rows[span]
-        if twice is None:
-            # without ‖row‖², which does not change the nearest and is added at the end
+        # leave out ‖row‖², which does not change the nearest centre and is added at the end
+        if minus_twice is None:
             distances = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         else:
-            distances = onednn_product(piece, twice, squares)
+            distances = onednn_product(piece, minus_twice, squares)
         values[span], indices[span] = distances.min(1)
     return among[indices], values + (rows**2).sum(1)
 
 
 def compute_cluster_means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
-    """Return the mean of each cluster [k, E], zeros for an empty one.
+    """Return the mean of each cluster, [k, E]; the mean of an empty cluster is 0.
 
     Rows are summed in a fixed order, unlike a GPU's scattered additions.
     """

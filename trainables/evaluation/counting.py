@@ -74,7 +74,7 @@ class Counters(NamedTuple):
 
 @njit(cache=True, nogil=True, inline="always")
 def _build_sort_key(score, bits, index):  # type: ignore[no-untyped-def]
-    """Pack a score (its float32 `bits` as an integer) and an index into a key that sorts items."""
+    """Pack a score (`bits`: its float32 as an integer) and an item's index into a sort key."""
     high_bits = np.int64(0) if score == 0 else np.int64(bits)  # −0.0 counts as 0.0
     if high_bits < 0:  # negative floats order backwards as integers
         high_bits = high_bits ^ np.int64(LARGEST_INT32)
@@ -87,7 +87,7 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 
     keys[first : first + active]: sort keys of a query's positives, in descending order.
     """
-    low, high = 0, active
+    low, high = 0, active  # bisection
     while low < high:
         middle = (low + high) // 2
         if key > keys[first + middle]:
@@ -100,14 +100,14 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True)
 def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
-    """Stop counting for the positives of `query` whose place is already beyond its limit.
+    """Stop counting for positives of `query` that are certain to rank beyond the query's limit.
 
-    Raise the query's floor to the score of the last one that stays, below which no item counts.
+    The query's floor, below which items do not count, becomes the score of the last that stays.
     """
-    first, before = counters.start[query], 0
+    first, n_before = counters.start[query], 0
     for i in range(counters.active[query]):
-        before += counters.counts[first + i]
-        if before >= counters.limit[query]:
+        n_before += counters.counts[first + i]
+        if n_before >= counters.limit[query]:
             counters.active[query] = i
             counters.floor[query] = counters.scores[first + i - 1] if i > 0 else NEVER
             return
@@ -115,10 +115,10 @@ def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def find_positives(tile, item, self_column, class_columns, counters, rows):  # type: ignore[no-untyped-def]
-    """Write the keys and scores of the positives of the queries `rows` into their counters, sorted.
+    """Write keys and scores of each query's positives into `counters`, in descending order.
 
-    tile: scores [B, R] of queries and items. The positives of query q are the columns
-    class_columns[q, 0] ≤ c < class_columns[q, 1], without its own, self_column[q].
+    tile: scores [B, R] of queries and items. The positives of query q are the columns from
+    class_columns[q, 0] to class_columns[q, 1] − 1, except the query's own column self_column[q].
     """
     bits = tile.view(np.int32)
     keys, scores = counters.keys, counters.scores
@@ -139,10 +139,10 @@ def find_positives(tile, item, self_column, class_columns, counters, rows):  # t
 
 @njit(cache=True, nogil=True)
 def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-untyped-def]
-    """Count, for each query in `rows` of a tile of scores, how many items come before a positive.
+    """Count how many items (columns) rank before positives of the queries rows[0] to rows[1] − 1.
 
-    An item (column) adds one to the counter of the first of the query's positives that it beats.
-    Returns: the number of NaN scores; unless it is 0, the counts are meaningless.
+    An item adds one to the counter of the best of the query's positives that the item ranks before.
+    Return the number of NaN scores; unless that is 0, the counts are meaningless.
     """
     bits = tile.view(np.int32)
     keys, counts, width, n_nan = counters.keys, counters.counts, tile.shape[1], 0
@@ -154,12 +154,12 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
             floor, n_near = counters.floor[q], 0
             if end - chunk == CHUNK:
                 for i in range(CHUNK):
-                    n_near += not tile[q, chunk + i] < floor  # NaN is near, too
+                    n_near += not tile[q, chunk + i] < floor  # NaN counts as near
             else:
                 n_near = 1
             if n_near == 0:
                 continue
-            # count the others one by one
+            # count the items of other chunks one by one
             for c in range(chunk, end):
                 score = tile[q, c]
                 if score >= floor:
@@ -179,20 +179,20 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
 
 @njit(cache=True, nogil=True)
 def fill_ranks(counters, places):  # type: ignore[no-untyped-def]
-    """Write each query's nearest positives' places, from 1 and ascending, into places[B, P]."""
+    """Write the ranks of each query's nearest positives, ascending from 1, into places [B, P]."""
     for q in range(places.shape[0]):
-        before = 0  # items before positive i: its count and those of the positives before it
+        n_before = 0  # items before positive i: the sum of the counts up to that of positive i
         for i in range(counters.active[q]):
-            before += counters.counts[counters.start[q] + i]
-            if before >= counters.limit[q]:
+            n_before += counters.counts[counters.start[q] + i]
+            if n_before >= counters.limit[q]:
                 break
-            places[q, i] = 1 + before
+            places[q, i] = 1 + n_before
 
 
 def count_places(
     embeddings: Tensor, labels: Tensor, score: PlainScore, limit: Callable[[Tensor], Tensor]
 ) -> Iterator[PositiveRanks]:
-    """Yield the places (ranks) of each item's positives, items of its class, among all others.
+    """Yield the ranks (places) of each item's positives, the other items of its class.
 
     Args:
         embeddings: [N, E], finite, on the CPU.
@@ -227,25 +227,25 @@ def count_places(
     item, class_columns = order.numpy(), torch.stack([ends - sizes, ends], 1).numpy()
     own_columns, no_columns, n_nan = np.arange(n_items), np.full(max(GROUP, WIDTH), -1), 0
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        # find and count positives in the square tiles of each group, made exactly symmetric
+        # process the square tile of each group, which has all positives of the group's queries
         for group in groups:
             upper = tile_score(rows[group], rows[group]).triu()
-            tile = (upper + upper.triu(1).T).numpy()
+            tile = (upper + upper.triu(1).T).numpy()  # exactly symmetric
             own, columns = own_columns[group] - group.start, class_columns[group] - group.start
             queries = counters.select(group)
             _share_rows(pool, find_positives, tile, item[group], own, columns, queries)
             n_nan += sum(_share_rows(pool, count_rows, tile, item[group], own, queries))
-        # count the tiles of a group and later items, for their rows and, transposed, their columns
+        # process the tiles of a group and later items, with rows and then columns as the queries
         for group in groups:
             for start in range(group.stop, n_items, WIDTH):
                 others = slice(start, min(start + WIDTH, n_items))
                 scores = tile_score(rows[group], rows[others])
-                for tile, a, b in (
+                for tile, query_rows, item_rows in (
                     (scores.numpy(), group, others),
                     (scores.T.contiguous().numpy(), others, group),
                 ):
-                    queries = counters.select(a)
-                    n_nan += sum(_share_rows(pool, count_rows, tile, item[b], no_columns, queries))
+                    arguments = item[item_rows], no_columns, counters.select(query_rows)
+                    n_nan += sum(_share_rows(pool, count_rows, tile, *arguments))
     if n_nan:
         raise TrialFailure("evaluation: a similarity score is not a number")
     for group in groups:
@@ -257,7 +257,7 @@ def count_places(
 def _share_rows(
     pool: ThreadPoolExecutor, function: Callable[..., Any], tile: Array, *arguments: Any
 ) -> list[Any]:
-    """Call a compiled function in threads, each for some rows of a tile; return all results."""
+    """Call a compiled function in threads, each with some rows of a tile; return all results."""
     n_rows, n_threads = len(tile), torch.get_num_threads()
     step = max(CHUNK, -(-n_rows // n_threads))
     parts = [(first, min(first + step, n_rows)) for first in range(0, n_rows, step)]

@@ -65,17 +65,17 @@ class Metric:
 
 
 def adapt_entry_point(name: str, entry: Any) -> Metric:
-    """Return the metric that another package's entry point is, or whose function it is.
+    """Return another package's entry point as a metric; it is a `Metric` or a function.
 
-    Refuse a name that is invalid or used already, and what is no function.
+    Refuse a name that is invalid or used already, and an object without a function.
     """
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     path = f"entry point {name} of ablate.metrics"
     if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
-        rule = "a unique one of lower-case letters, digits and _"
+        rule = "an unused name of lower-case letters, digits and _, which the Metric has too"
         raise ConfigError(path, f"{name!r} cannot be the metric's name. Choose {rule}.")
     if not inspect.isfunction(metric.function):
-        fault = f"{entry!r} is no metric. Name a function (unit rows, labels) → float."
+        fault = f"{entry!r} is no metric. Give a Metric or a function (unit rows, labels) → float."
         raise ConfigError(path, fault)
     return metric
 

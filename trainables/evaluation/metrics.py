@@ -52,18 +52,18 @@ def evaluate_embeddings(
     logits: Tensor | None = None,
     restarts: int | None = None,
 ) -> dict[str, float]:
-    """Compute the named metrics of embeddings, in which each item queries all others or a gallery.
+    """Compute the named metrics of embeddings; each item queries all others, or the gallery if any.
 
     Args:
         embeddings: [N, E] on any device.
         labels: [N], any integers.
         score: "cosine", "dot", "euclidean", or a callable (q[B, E], r[R, E]) → [B, R], larger is
-            closer. Ranking metrics use it; the others use rows of unit length.
-        metrics: names of `ALL` or recall_at_<k>, k ≤ 1000.
+            closer. Ranking metrics use the score; all others use embeddings of unit length.
+        metrics: names in `ALL`, or recall_at_<k> with k ≤ 1000.
         gallery: (embeddings [G, E], labels [G]) that the items query (In-Shop). Metrics that do
             not rank are computed on queries and gallery together.
-        logits: [N, C] for accuracies; `labels` are then its columns.
-        restarts: number of starts of k-means, of which the best counts; None: one.
+        logits: [N, C] for accuracies; `labels` are then column numbers of `logits`.
+        restarts: number of runs of k-means, of which the best counts; None: one.
 
     Returns:
         The values by name, in the order of `metrics`.
@@ -83,10 +83,10 @@ def evaluate_embeddings(
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
-            fault = f"{name} needs a classifier's logits. Leave it out, or set task: classification"
-            raise ConfigError(f"metrics.{name}", f"{fault}.")
+            fault = f"{name} needs a classifier's logits. Leave out {name}, or set `task: "
+            raise ConfigError(f"metrics.{name}", f"{fault}classification`.")
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
-    # rank the items, with the gallery behind the queries
+    # rank the items; rows before `cut` are queries, and rows after it the gallery
     rows, labels, cut = embeddings, labels.to(embeddings.device), None
     if gallery is not None:
         _check_rows(*gallery)
@@ -96,7 +96,7 @@ def evaluate_embeddings(
     if ranking:
         places = find_places(rows, classes, cut, resolve_score(score), list(ranking.values()))
         values |= _average_over_queries(ranking, places)
-    # compute the metrics of unit rows, and those of the clustering
+    # compute the metrics of unit rows, and those of k-means' clusters
     if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
         values |= {name: float(STRUCTURE[name](rows, classes)) for name in by_kind["rows"]}
@@ -110,12 +110,12 @@ def evaluate_embeddings(
 def evaluate_split(
     embeddings: Tensor, subset: Subset, *, score: Score | str, **options: Any
 ) -> dict[str, float]:
-    """Return metrics of a split by name, from the embeddings [N, E] of its images, in their order.
+    """Return metrics of a split by name, from embeddings [N, E] in the order of the split's images.
 
-    Each image queries all others, or the split's queries its gallery. `options` are the metrics,
-    logits and restarts of `evaluate_embeddings`.
+    Each image queries all others; in a split with a gallery, queries are searched in the gallery.
+    `options` are the metrics, logits and restarts of `evaluate_embeddings`.
     """
-    cut, labels = subset.queries, subset.labels
+    cut, labels = subset.queries, subset.labels  # None: there is no gallery, and [:None] takes all
     queries = embeddings[:cut], labels[:cut]
     gallery = None if cut is None else (embeddings[cut:], labels[cut:])
     return evaluate_embeddings(*queries, score=score, gallery=gallery, **options)
@@ -127,7 +127,7 @@ def needs_embeddings_alone(name: str) -> bool:
 
 
 def find_ranking_metric(name: str) -> RankingMetric | None:
-    """Return the ranking metric with this name, Recall@k for any k ≤ 1000, or None."""
+    """Return the ranking metric called `name`, also Recall@k for any k ≤ 1000; else None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
     if recall and int(recall[1]) <= MAX_RECALL_K:
         return RecallAt(int(recall[1]))
@@ -137,9 +137,9 @@ def find_ranking_metric(name: str) -> RankingMetric | None:
 def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse embeddings that do not fit the labels or are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
-        fault = f"there are {len(embeddings)} rows and {len(labels)} labels"
-        raise ConfigError("embeddings", f"{fault}. Give each row a label, and one row or more.")
-    # a sum is cheap and shows whether the entries need to be checked
+        fault = f"there are {len(embeddings)} embeddings and {len(labels)} labels"
+        raise ConfigError("embeddings", f"{fault}. Give one label for each, and at least one.")
+    # The sum is cheap; if it is finite, so are all entries. Otherwise it may only have overflowed.
     if not torch.isfinite(embeddings.sum()):
         n_bad = int((~torch.isfinite(embeddings)).any(1).sum())
         if n_bad:
@@ -150,13 +150,13 @@ def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
 def _average_over_queries(
     metrics: Mapping[str, RankingMetric], blocks: Iterator[PositiveRanks]
 ) -> dict[str, float]:
-    """Return each metric's mean over the queries that count, from blocks of queries."""
+    """Return the mean of each metric over the queries that count for it, from blocks of queries."""
     total, n_queries = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
     for ranks in blocks:
         for name, metric in metrics.items():
-            value, counts = metric(ranks)
-            total[name] += float(value[counts].sum())
-            n_queries[name] += int(counts.sum())
+            value, does_count = metric(ranks)
+            total[name] += float(value[does_count].sum())
+            n_queries[name] += int(does_count.sum())
     for name in metrics:
         if n_queries[name] == 0:
             fault = "all classes of the split have one image each. One class needs two images."

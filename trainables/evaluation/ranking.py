@@ -29,15 +29,15 @@ EXCLUDED = torch.iinfo(torch.int64).min
 def find_places(
     rows: Tensor, labels: Tensor, cut: int | None, score: Score, metrics: Sequence[RankingMetric]
 ) -> Iterator[PositiveRanks]:
-    """Yield the places (ranks from 1) of each query's positives: other items of its class.
+    """Yield the places (ranks from 1) of the positives of queries: other items of the same class.
 
     Args:
         rows: [N, E].
         labels: [N] int64, 0 ≤ label < N.
         cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others,
-            of which duplicates stay.
+            equal ones included.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer.
-        metrics: these decide up to which place positives are looked for.
+        metrics: positives are searched up to the last place that one of these metrics needs.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -55,13 +55,13 @@ def find_places(
 
 
 def can_count(rows: Tensor, labels: Tensor) -> bool:
-    """Return whether `counting.py` is faster than sorting, and its memory and tiles suffice."""
+    """Return whether `counting.py` can rank the rows, and is faster than sorting."""
     sizes = torch.bincount(labels)
     return (
         rows.device.type == "cpu"
-        and len(rows) > SMALL
-        and int(sizes.max()) <= LARGEST_CLASS
-        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES
+        and len(rows) > SMALL  # fewer rows are sorted before the compiled code is loaded
+        and int(sizes.max()) <= LARGEST_CLASS  # it computes the scores of whole classes at once
+        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES  # it keeps all positive pairs
     )
 
 
@@ -70,20 +70,20 @@ def sort_nearest(
 ) -> Iterator[PositiveRanks]:
     """Yield the places of each query's positives (items of its class) among its K nearest items.
 
-    rows[:cut] are queries and rows[cut:] the items; None: each row queries all others. `score`
+    rows[:cut] are queries and rows[cut:] the items; cut None: each row queries all others. `score`
     (q[B, E], r[R, E]) → [B, R] is compared as float32. `limit` maps numbers of positives [B] to the
-    places that metrics need, the largest of which is K.
+    last places that metrics need; K is that for the largest number.
     """
     queries, query_labels = rows[:cut], labels[:cut]
     references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
     members = torch.bincount(reference_labels, minlength=len(rows)) - int(cut is None)
-    size = len(references)
+    size = len(references)  # `members`: positives of a query of each class
     depth = min(size, int(limit(members.max()[None])))
     block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
-    later = torch.arange(size - 1, -1, -1, device=rows.device)  # the first of equal items is nearer
+    inverted_index = torch.arange(size - 1, -1, -1, device=rows.device)  # the first tie is nearer
     for first in range(0, len(queries), block):
         block_labels = query_labels[first : first + block]
-        keys = build_order_keys(score(queries[first : first + block], references), later)
+        keys = build_order_keys(score(queries[first : first + block], references), inverted_index)
         if cut is None:  # leave out each query itself
             keys.diagonal(first).fill_(EXCLUDED)
         # unpack the indices of the nearest items (low 32 bits), and mark those of the query's class
@@ -99,21 +99,21 @@ def sort_nearest(
         yield PositiveRanks(places, members[block_labels])
 
 
-def build_order_keys(scores: Tensor, later: Tensor) -> Tensor:
-    """Pack scores and indices into int64 keys [B, R] that sort by score, then by falling index.
+def build_order_keys(scores: Tensor, inverted_index: Tensor) -> Tensor:
+    """Pack scores and indices of items into int64 keys [B, R], which are larger for nearer items.
 
     Args:
         scores: [B, R].
-        later: [R] int64, R − 1 … 0, so that of two equal scores the first has the larger key.
+        inverted_index: [R] int64, R − 1 … 0: of two equal scores the first has the larger key.
     """
-    # A sum is cheap and shows whether the entries need to be checked.
+    # The sum is cheap, and NaN if a score is; but infinities of both signs also have the sum NaN.
     if torch.isnan(scores.sum()) and torch.isnan(scores).any():
         raise TrialFailure("evaluation: a similarity score is not a number")
     # + 0.0 gives −0.0 the bits of 0.0, and makes a copy that may be overwritten.
     bits = (scores.float() + 0.0).view(torch.int32)
     # Negative floats order backwards as integers: flip all but the sign.
     monotone = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
-    return monotone.long().bitwise_left_shift_(32).bitwise_or_(later)
+    return monotone.long().bitwise_left_shift_(32).bitwise_or_(inverted_index)
 
 
 def take_largest(keys: Tensor, depth: int) -> Tensor:
@@ -124,7 +124,7 @@ def take_largest(keys: Tensor, depth: int) -> Tensor:
     if keys.device.type != "cpu":
         return keys.topk(depth, dim=1).values
     largest, first = keys.numpy(), keys.shape[1] - depth
-    if first:
+    if first:  # not all keys are asked for
         largest.partition(first, axis=1)
         largest = largest[:, first:]
     largest.sort(axis=1)

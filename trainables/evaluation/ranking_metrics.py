@@ -57,7 +57,7 @@ class RecallAt(RankingMetric):
         return torch.full_like(positives, self.k)
 
     def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
-        # The first place is enough; without any column there is no hit.
+        # The nearest positive decides; without any positive there is no column and no hit.
         hit = (ranks.places[:, :1] <= self.k).any(1)
         return hit.double(), torch.ones_like(hit)
 

@@ -41,7 +41,7 @@ class PlainScore:
     def prepare(self, rows: Tensor) -> Tensor:
         """Return rows [N, E] in float32, normalised if configured; refuse scores that overflow."""
         rows = self._convert(rows)
-        if not torch.isfinite(4 * torch.linalg.vecdot(rows, rows)).all():  # bounds all scores
+        if not torch.isfinite(4 * torch.linalg.vecdot(rows, rows)).all():  # 4‖row‖² bounds scores
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
         return rows
 

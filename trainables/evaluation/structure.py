@@ -32,9 +32,9 @@ LEAST_INTER = 1e-8  # of π_inter, as in the public code
 def density(rows: Tensor, labels: Tensor) -> float:
     """Return π_density = π_intra/π_inter, ≥ 0, as Roth et al. (CVPR 2022), section 4.4, words it.
 
-    π_intra is the mean Euclidean distance over all pairs of different items of the same class,
-    π_inter that over all pairs of class centres, which are means of unit rows without
-    normalisation. The public code differs, see `density_code`.
+    π_intra is the mean Euclidean distance over all pairs of different items of the same class.
+    π_inter is the mean Euclidean distance over all pairs of class centres; a centre is the mean of
+    unit rows, and is not normalised. For the public code, which differs, see `density_code`.
     """
     centres = compute_class_means(rows, labels)
     return mean_intra_distance(rows, labels) / mean_inter_distance(centres)
@@ -55,8 +55,8 @@ def density_code(rows: Tensor, labels: Tensor) -> float:
     comment says; the code, by an indexing error, takes the largest of the first two classes. A
     π_inter below 1e-8 is an error here, where the code divides by 1e-8.
     """
-    # mean distance within classes; a class without pairs takes the largest
-    sizes, sums = _count_pair_sizes(labels), sum_classes(rows, labels)
+    # mean distance within each class; a class of one image takes the largest of the other classes
+    sizes, sums = _count_class_sizes(labels), sum_classes(rows, labels)
     has_pairs = sizes > 1
     n = sizes[has_pairs].double()
     class_intra = 1 - (sums[has_pairs].square().sum(1) - n) / (n * (n - 1))
@@ -99,7 +99,7 @@ def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
 def compute_singular_shares(rows: Tensor) -> Tensor:
     """Return the singular values of rows divided by their sum, [m] float64, in descending order."""
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
-    # R of a QR decomposition, computed by blocks, has the singular values of the matrix.
+    # Matrix R of the QR decomposition, updated by block after block, has the same singular values.
     for block in torch.split(rows, 4 * BLOCK):
         triangle = torch.linalg.qr(torch.cat([triangle, block.double()]), mode="r").R
     values = torch.linalg.svdvals(triangle)
@@ -124,7 +124,7 @@ def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
         for second in range(first, count, 4 * BLOCK):
             b = rows[second : second + 4 * BLOCK]
             kernel = squared_distances(a, b).mul_(-2).exp_()
-            # Each pair counts once: entries above the diagonal of the full matrix.
+            # Count each pair once: leave out entries on and below the full matrix's diagonal.
             if second < first + len(a):
                 kernel = kernel.triu(first - second + 1)
             sums.append(kernel.sum(dtype=torch.float64))
@@ -161,7 +161,7 @@ def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     has_pairs, centres, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(centres.double(), dim=1)
     if (length[has_pairs] == 0).any():
-        fault = "a class centre has length 0. Leave this metric out."
+        fault = "a class centre is 0, so that the metric is infinite. Leave out the metric."
         raise ConfigError("metrics.relative_deviation", fault)
     return float((spread / length)[has_pairs].mean())
 
@@ -173,19 +173,19 @@ def _compute_spreads(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tens
         Whether a class has two images or more [C], the centres [C, E], and the mean distance of
         items to their centre [C] float64.
     """
-    sizes, centres = _count_pair_sizes(labels), compute_class_means(rows, labels)
+    sizes, centres = _count_class_sizes(labels), compute_class_means(rows, labels)
     distances = torch.linalg.vector_norm(rows - centres[labels], dim=1).double()
     order = labels.argsort(stable=True)
     return sizes > 1, centres, torch.segment_reduce(distances[order], "mean", lengths=sizes)
 
 
 def _compute_class_p_values(rows: Tensor, labels: Tensor) -> Tensor:
-    """Return the p-value of each class with two images or more: is its spread Gaussian?"""
+    """Return for each class with two images or more the p-value of a Gaussian spread."""
     groups = _group_classes_by_size(rows, labels)
     return torch.cat([_compute_group_p_values(group) for group in groups])
 
 
-def _count_pair_sizes(labels: Tensor) -> Tensor:
+def _count_class_sizes(labels: Tensor) -> Tensor:
     """Return the sizes of the classes [C]; at least one class must have two images."""
     sizes = torch.bincount(labels)
     if not (sizes > 1).any():
@@ -198,12 +198,12 @@ def _group_classes_by_size(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
 
     Few batched calls then replace one call per class.
     """
-    sizes, order = _count_pair_sizes(labels), labels.argsort(stable=True)
+    sizes, order = _count_class_sizes(labels), labels.argsort(stable=True)
     starts = sizes.cumsum(0) - sizes
     for size in torch.unique(sizes[sizes > 1]).tolist():
-        limit = max(1, 4 * BLOCK * BLOCK // (size * max(size, rows.shape[1])))
-        for part in torch.split(starts[sizes == size], limit):
-            yield rows[order[part[:, None] + torch.arange(size, device=rows.device)]]
+        most_classes = max(1, 4 * BLOCK * BLOCK // (size * max(size, rows.shape[1])))
+        for class_starts in torch.split(starts[sizes == size], most_classes):
+            yield rows[order[class_starts[:, None] + torch.arange(size, device=rows.device)]]
 
 
 def _compute_group_p_values(items: Tensor) -> Tensor:
@@ -214,15 +214,15 @@ def _compute_group_p_values(items: Tensor) -> Tensor:
     size = items.shape[1]
     centred = items - items.mean(1, keepdim=True)
     sigma = centred.square().mean((1, 2), keepdim=True).sqrt()
-    # Equal items differ from their mean by rounding only.
-    flat = sigma <= 1e-6 * torch.linalg.vector_norm(items, dim=2).mean(1)[:, None, None]
-    normal = torch.special.ndtr((centred / torch.where(flat, 1.0, sigma)).sort(1).values)
-    # largest distance of the empirical distribution function, before and after each step
+    # Equal items differ from their mean by rounding only, so compare with a small share of norms.
+    all_equal = sigma <= 1e-6 * torch.linalg.vector_norm(items, dim=2).mean(1)[:, None, None]
+    normal = torch.special.ndtr((centred / torch.where(all_equal, 1.0, sigma)).sort(1).values)
+    # find the largest distance of the empirical from the normal distribution, at ends of steps
     step = torch.arange(size, device=items.device, dtype=items.dtype)[None, :, None] / size
     distance = torch.maximum(normal - step, step + 1 / size - normal).amax(1).double()
     root = size**0.5
     p = kolmogorov_survival((root + 0.12 + 0.11 / root) * distance)
-    return torch.where(flat[:, :, 0], 0.0, p).mean(1)
+    return torch.where(all_equal[:, :, 0], 0.0, p).mean(1)
 
 
 def kolmogorov_survival(x: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ def compute_class_means(rows: Tensor, labels: Tensor) -> Tensor:
 def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
     """Normalise rows in float64 and sum each class: [C, E], in a fixed order on GPUs too.
 
-    Lengths in float32 are off by about 1e-7, as much as small cosine distances.
+    Normalised in float32, rows would be off by about 1e-7, as much as small cosine distances.
     """
     order = labels.argsort(stable=True)
     sums = rows.new_zeros((int(labels.max()) + 1, rows.shape[1]), dtype=torch.float64)
@@ -254,13 +254,13 @@ def sum_classes(rows: Tensor, labels: Tensor) -> Tensor:
 
 def mean_intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Return the mean distance over all pairs of different items of the same class."""
-    sizes, sums = _count_pair_sizes(labels), []
+    sizes, sums = _count_class_sizes(labels), []
     count = int((sizes * (sizes - 1) // 2).sum())
     for items in _group_classes_by_size(rows, labels):
         for first in range(0, items.shape[1], BLOCK):
             block = items[:, first : first + BLOCK]
             distances = squared_distances(block, items).clamp_(min=0).sqrt_()
-            sums.append(distances.triu(first + 1).sum(dtype=torch.float64))
+            sums.append(distances.triu(first + 1).sum(dtype=torch.float64))  # each pair once
     return float(torch.stack(sums).sum()) / count
 
 
@@ -285,4 +285,4 @@ def build_equal_centers_error(classes: int) -> ConfigError:
     """Return the error for embeddings without two different class centres."""
     same = f"all {classes} classes have the same centre"
     fault = same if classes > 1 else "there is only 1 class"
-    return ConfigError("metrics", f"{fault}. Distances between classes need different centres.")
+    return ConfigError("metrics", f"{fault}. The metric needs classes with different centres.")

@@ -72,14 +72,14 @@ class Task:
         return evaluate_split(answers, subset, score=network.retrieval_score(), **options)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
-        """Refuse settings that the task cannot use. loss, method: whether these can classify."""
+        """Refuse settings that do not suit the task. loss, method: whether they can classify."""
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"
             fault = f"task {self.name} cannot split by {by}. Leave out data.split.by."
             raise ConfigError("data.split.by", fault)
         if trial.selection.metric not in self.selected:
             fault = f"task {self.name} cannot select epochs by {trial.selection.metric}"
-            remedy = f"Take one of {', '.join(self.selected)}, or leave it out."
+            remedy = f"Take one of {', '.join(self.selected)}, or leave out selection.metric."
             raise ConfigError("selection.metric", f"{fault}. {remedy}")
 
 
@@ -111,8 +111,8 @@ class Classification(Task):
         """Refuse wrong settings, a loss or method that cannot classify, and options of k-means."""
         super().check(trial, loss=loss, method=method)
         needs = {
-            "loss": (loss, "a softmax over one weight vector a class"),
-            "method": (method, "plain or idml, which keep the scores of the classes"),
+            "loss": (loss, "a loss with a softmax over one weight vector for each class"),
+            "method": (method, "the method plain or idml, which keep the scores of the classes"),
         }
         for part, (can_classify, need) in needs.items():
             if not can_classify:
@@ -120,7 +120,7 @@ class Classification(Task):
                 fault = f"{name} supports only retrieval. Task {self.name} needs {need}."
                 raise ConfigError(f"{part}.name", fault)
         if trial.evaluation.restarts is not None:
-            fault = f"this option of k-means has no use in task {self.name}. Leave it out."
+            fault = f"task {self.name} runs no k-means. Leave out evaluation.restarts."
             raise ConfigError("evaluation.restarts", fault)
 
 
