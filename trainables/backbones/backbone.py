@@ -71,7 +71,7 @@ class Backbone(nn.Module):
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] normalised → [B, F] float32, also under autocast."""
+        """Map normalised images [B, 3, S, S] to features [B, F] in float32, also under autocast."""
         return self.pool(self.compute_maps(images))
 
     def compute_maps(self, images: Tensor) -> Tensor:
@@ -102,13 +102,13 @@ class Backbone(nn.Module):
 def build_backbone(
     config: "BackboneConfig", image_size: int, *, channels_last: bool = False
 ) -> Backbone:
-    """Return the configured backbone on the CPU, in training mode, with held parts excluded.
+    """Return the configured backbone on the CPU, in training mode; `config.hold` does not train.
 
-    With weights "none" initial values come from torch's global generator: use
-    `streams.seed_global_generator`.
+    With weights "none" initial values come from torch's global generator, which
+    `streams.seed_global_generator` seeds.
     """
-    model, usual = load_model(config, image_size)
-    # a sample image, which shows how the model pools and which norms follow a convolution
+    model, stated_pixels = load_model(config, image_size)
+    # pass a sample image, which shows how the model pools and which norms follow a convolution
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with explain_model_errors(config.name, image_size):
         features, pooling = _probe_features(model, config, picture)
@@ -121,7 +121,7 @@ def build_backbone(
         model,
         features=features,
         pooling=pooling,
-        pixels=resolve_pixel_statistics(config, usual),
+        pixels=resolve_pixel_statistics(config, stated_pixels),
         freeze_bn=config.freeze_bn,
         channels_last=channels_last,
     ).train()
@@ -133,8 +133,8 @@ def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
         parameters = [p for n, p in model.named_parameters() if f"{n}.".startswith(f"{prefix}.")]
         if not parameters:
             parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
-            fault = f"{prefix!r} begins no parameter's name. Take some of {', '.join(parts)}."
-            raise ConfigError("backbone.hold", fault)
+            fault = f"no parameter's name begins with {prefix!r}. Names begin with"
+            raise ConfigError("backbone.hold", f"{fault} {', '.join(parts)}. Give some of these.")
         for parameter in parameters:
             parameter.requires_grad_(False)
 
@@ -147,7 +147,7 @@ def count_parameters(config: "BackboneConfig", image_size: int) -> int:
 
 
 def load_model(config: "BackboneConfig", image_size: int) -> tuple[nn.Module, Pixels]:
-    """Return the configured model with its weights, and which pixel values they expect."""
+    """Return the configured model with its weights, and which pixel values the weights expect."""
     # a model that timm lacks
     if (own := BACKBONES.get(config.name)) is not None:
         check_route(config)
@@ -177,12 +177,12 @@ def load_model(config: "BackboneConfig", image_size: int) -> tuple[nn.Module, Pi
 
 
 def check_fits(config: "BackboneConfig", image_size: int) -> None:
-    """Refuse weights that do not fit the model: a source without them, or another model's file.
+    """Refuse a source that has no weights of the model, and a weights file of another model.
 
     A missing file is accepted, because it may be there when the trial runs.
     """
     check_route(config)
-    if config.weights in ROUTES or not has_file(config):
+    if config.weights in ROUTES or not has_file(config):  # there is no file to check
         return
     with seed_global_generator(0, "backbone.check"):  # the caller's random numbers stay as they are
         load_model(config, image_size)
@@ -196,7 +196,7 @@ def folds_norms(config: "BackboneConfig") -> bool:
 def build_frozen_backbone(
     config: "BackboneConfig", image_size: int, *, channels_last: bool = True
 ) -> Backbone:
-    """Return the backbone that computes cached features, frozen and equal for all trials' seeds."""
+    """Return the frozen backbone that computes cached features, the same for any trial's seed."""
     with seed_global_generator(0, "backbone.frozen"):
         backbone = build_backbone(config, image_size, channels_last=channels_last)
     return backbone.requires_grad_(False).eval()
@@ -204,7 +204,7 @@ def build_frozen_backbone(
 
 @contextmanager
 def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
-    """Turn an error of a model's code into a ConfigError with the model and the image size."""
+    """Turn an error of a model's code into a ConfigError that names model and image size."""
     try:
         yield
     except ConfigError:
@@ -220,7 +220,7 @@ def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
 def _probe_features(
     model: nn.Module, config: "BackboneConfig", picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return the feature count, and config.pool where the head averages the map, else "timm"."""
+    """Return the number of features; and `config.pool` if the head averages maps, else "timm"."""
     was_training = model.training
     model.eval()
     with torch.no_grad():

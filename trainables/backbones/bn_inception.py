@@ -95,7 +95,7 @@ class BNInception(OwnModel):
 
     @classmethod
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Flatten the norms' vectors, which files converted from Caffe keep as [1, C]."""
+        """Flatten the tensors of norms, which files converted from Caffe have as [1, C], to [C]."""
         return {
             name: value[0] if "_bn." in name and value.dim() == 2 and len(value) == 1 else value
             for name, value in tensors.items()
@@ -139,7 +139,7 @@ class BNInception(OwnModel):
             pooled = F.max_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
         else:
             pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
-        names = [[f"{name}_{layer[0]}" for layer in branch] for branch in block.list_convolutions()]
-        *branches, projection = names  # the last branch follows the pooling
+        names = [[f"{name}_{conv}" for conv, *_ in branch] for branch in block.list_convolutions()]
+        *branches, projection = names  # `projection` follows the pooling
         outputs = [self._chain(maps, *branch) for branch in branches if branch]
         return torch.cat([*outputs, self._chain(pooled, *projection)], 1)

@@ -34,13 +34,13 @@ class ExtraTokenViT(Backbone):
     """
 
     def __init__(self, plain: Backbone) -> None:
-        """Take over the model of `plain`, whose first block will append the token to the others."""
+        """Take the model of `plain`; a hook lets its first block append the token to its inputs."""
         same = ("pooling", "pixels", "freeze_bn", "channels_last")
         settings = {name: getattr(plain, name) for name in same}
         super().__init__(plain.model, features=2 * plain.features, **settings)
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
         self.joins = False  # whether the token joins in this pass
-        # `forward` does not reset `joins`: a checkpointed block runs again in `backward`.
+        # `forward` does not reset `joins`, because a checkpointed block runs again in `backward`.
         self.model.get_submodule("blocks.0").register_forward_pre_hook(
             lambda _, inputs: _join(self.token, inputs) if self.joins else None
         )
@@ -53,13 +53,13 @@ class ExtraTokenViT(Backbone):
         return torch.cat([self.pool(tokens[:, :-1]), to_full_precision(tokens[:, -1])], 1)
 
     def without(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""
+        """Map normalised images to the features [B, F] of the model without the second token."""
         self.joins = False
         return super().forward(images)
 
 
 def _join(token: Tensor, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a block's inputs with `token` [F] behind the tokens [B, N, F]; a forward pre-hook."""
+    """Append `token` [F] to the tokens [B, N, F] in a block's inputs; for a forward pre-hook."""
     tokens, *others = inputs
     token = token.to(tokens.dtype).expand(len(tokens), 1, -1)
     return torch.cat([tokens, token], 1), *others
@@ -91,13 +91,13 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
 
 @torch.no_grad()
 def _find_token_fault(model: Any, image_size: int) -> str:
-    """Return why a model on the meta device cannot take a second token, by trying; "": it can."""
+    """Try a second token in a model on the meta device; return why it fails, or "" if it works."""
     with torch.device("meta"):
         images = torch.empty(2, 3, image_size, image_size)
         tokens = model.forward_features(images)
         pooled = model.forward_head(tokens, pre_logits=True)
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
-            return f"its features have the shape {list(tokens.shape[1:])}"
+            return f"its features are no tokens: their shape is {list(tokens.shape[1:])}"
         token = torch.empty(pooled.shape[-1])
         first = model.get_submodule("blocks.0")
         first.register_forward_pre_hook(lambda _, inputs: _join(token, inputs))

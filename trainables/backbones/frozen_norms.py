@@ -40,7 +40,7 @@ class FoldedConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [B, C, H, W] to what the norm after the convolution would give: conv(x; s W) + t."""
-        # s and t: scale and shift of the norm, into the weight and the bias
+        # put the scale s and the shift t of the norm into the weight and the bias
         norm = self._norm[0]
         scale = (norm.running_var + norm.eps).rsqrt()
         if norm.weight is not None:
@@ -49,15 +49,15 @@ class FoldedConv2d(nn.Conv2d):
         bias = bias if norm.bias is None else bias + norm.bias
         bias = bias if self.bias is None else bias + self.bias * scale
         weight = self.weight * scale[:, None, None, None]
-        # TensorFlow's padding: by the convolution if it is the same on both sides, else by F.pad
+        # pad as TensorFlow does, in the convolution if both sides get the same, else by F.pad
         padding: Pair = self.padding  # type: ignore[assignment]
         if self.same:
-            high, wide = (self._count_missing(x.shape[2 + axis], axis) for axis in (0, 1))
-            if high % 2 == 0 and wide % 2 == 0:
-                padding = (high // 2, wide // 2)
+            pad_y, pad_x = (self._count_missing(x.shape[2 + axis], axis) for axis in (0, 1))
+            if pad_y % 2 == 0 and pad_x % 2 == 0:
+                padding = (pad_y // 2, pad_x // 2)
             else:
-                x = F.pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
-        # SmallDepthwise's gradient is faster on a CPU where the kernel is larger than the map
+                x = F.pad(x, (pad_x // 2, pad_x - pad_x // 2, pad_y // 2, pad_y - pad_y // 2))
+        # use SmallDepthwise on a CPU, where it is faster if the kernel is larger than the map
         k = self.kernel_size[0]
         is_depthwise = self.groups == self.in_channels == self.out_channels
         is_small = (x.shape[2] + 2 * padding[0] - k) // self.stride[0] + 1 < k
@@ -82,7 +82,7 @@ class FoldedNorm(nn.Module):
     running_var: Tensor
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
-        """Take the tensors of `norm`, under the same names, and modules such as its activation."""
+        """Take the tensors of `norm` under the same names, and modules such as its activation."""
         super().__init__()
         self.eps = norm.eps
         self.register_parameter("weight", norm.weight)
@@ -93,11 +93,11 @@ class FoldedNorm(nn.Module):
             self.add_module(name, child)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the norm's modules, such as an activation; the convolution before did the rest."""
+        """Apply the norm's modules, such as an activation; FoldedConv2d has applied the norm."""
         for child in self.children():
-            # On a CPU torch's in-place ReLU6 is slower: it makes a copy, and copies that back.
-            copies = isinstance(child, nn.ReLU6) and x.device.type == "cpu"
-            x = F.relu6(x) if copies else child(x)
+            # On a CPU an in-place ReLU6 is slower, because torch makes a copy and copies it back.
+            is_slow = isinstance(child, nn.ReLU6) and x.device.type == "cpu"
+            x = F.relu6(x) if is_slow else child(x)
         return x
 
 
@@ -120,7 +120,7 @@ class SmallDepthwise(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        """Return the gradients of x, weight and bias; that of weight is summed tap by tap."""
+        """Return the gradients of x, weight and bias; sum that of weight by kernel entry (tap)."""
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = grad_bias = None
         if ctx.needs_input_grad[0]:
@@ -133,7 +133,7 @@ class SmallDepthwise(torch.autograd.Function):
                 [_find_overlap(tap, ctx, x, grad, axis) for tap in range(weight.shape[2 + axis])]
                 for axis in (0, 1)
             )
-            # entry (i, j) of the kernel meets the map at these places of output and input
+            # sum the products of those outputs and inputs that meet at entry (i, j) of the kernel
             for i, (out_y, in_y) in enumerate(rows):
                 for j, (out_x, in_x) in enumerate(columns):
                     product = grad[:, :, out_y, out_x] * x[:, :, in_y, in_x]
@@ -144,7 +144,7 @@ class SmallDepthwise(torch.autograd.Function):
 
 
 def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
-    """Return the slices of output and input on an axis where the kernel's `tap` is on the map."""
+    """Return the outputs on an axis for which kernel entry `tap` is on the map, and its inputs."""
     stride, offset = ctx.stride[axis], tap - ctx.pad[axis]
     first = max(0, -(offset // stride))
     last = min(grad.shape[2 + axis], (x.shape[2 + axis] - 1 - offset) // stride + 1)
@@ -162,7 +162,7 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
     Args:
         image: [1, 3, S, S], passed once to find which modules read which tensors.
     """
-    # pass the image, and record the calls
+    # pass the image, and record which modules and operations read which tensors
     was_training = model.training
     model.eval()
     reads = _Reads()
@@ -173,7 +173,7 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
     for handle in handles:
         handle.remove()
     model.train(was_training)
-    # replace the modules of each pair
+    # replace each convolution and the norm after it
     names = {module: name for name, module in model.named_modules()}
     pairs = reads.find_pairs()
     for conv, norm in pairs:
@@ -208,7 +208,7 @@ class _Reads(TorchFunctionMode):
         return result
 
     def record_call(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        """Note which tensor a convolution made or a norm read, by its id; a forward hook."""
+        """Note by id which tensor a convolution made or a norm read; this is a forward hook."""
         self.calls[module] += 1
         if isinstance(module, nn.Conv2d):
             self.makers[id(output)] = module
@@ -216,18 +216,18 @@ class _Reads(TorchFunctionMode):
             self.inputs.append((module, id(inputs[0])))
 
     def find_pairs(self) -> list[tuple[nn.Conv2d, nn.BatchNorm2d]]:
-        """Return each convolution with the norm after it, if the norm can be folded into it."""
+        """Return all pairs of a convolution and a norm after it that can be folded into it."""
         pairs = []
         for norm, tensor in self.inputs:
-            # skip a norm that follows no convolution, or one whose output is read elsewhere too
+            # skip a norm without statistics, or whose input is no convolution's, or is read twice
             conv = self.makers.get(tensor)
             if conv is None or norm.running_mean is None or self.reads[tensor] != 1:
                 continue
-            once = self.calls[norm] == self.calls[conv] == 1
-            # the convolution uses its weight as it is, and pads with zeros or not at all
+            ran_once = self.calls[norm] == self.calls[conv] == 1
+            # check that the convolution uses its weight as it is, and pads with zeros if at all
             is_plain = type(conv) is nn.Conv2d or _is_same(conv)
             pads_zeros = conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
-            if once and is_plain and pads_zeros:
+            if ran_once and is_plain and pads_zeros:
                 pairs.append((conv, norm))
         return pairs
 

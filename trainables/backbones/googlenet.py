@@ -41,7 +41,7 @@ class GoogLeNet(OwnModel):
             self.add_module(name, source.get_submodule(name))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        """Map [B, 3, S, S] → [B, 1024, s, s], s = S/32; inception blocks may be checkpointed."""
+        """Map images [B, 3, S, S] to maps [B, 1024, s, s], s = S/32; may checkpoint the blocks."""
         for name in _LAYERS:
             layer = self.get_submodule(name)
             is_block = name.startswith("inception")

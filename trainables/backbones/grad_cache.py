@@ -77,7 +77,7 @@ class GradCacheRunner:
     def compute_features(self, inputs: Tensor) -> Tensor:
         """Return the features [B, F] of inputs [B, ...], computed in parts or by several processes.
 
-        Features of a divided batch are a leaf, whose gradient `backward` passes to the backbone.
+        Features of a divided batch are a leaf tensor, whose gradient `backward` passes on.
         """
         self._divided = None
         if self.backbone is None:
@@ -87,10 +87,10 @@ class GradCacheRunner:
         if len(parts[0]) == len(inputs):  # nothing to divide
             return self._compute(inputs)
         at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
-        # Planning checked this for the model as built; training may have changed its mode.
+        # The plan checked the model as it was built; since then norms may have begun to train.
         for norm in find_batch_norms(self.backbone):
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
-                fault = f"a batch cannot be divided with {type(norm).__name__} in training"
+                fault = f"a batch cannot be divided while {type(norm).__name__} is in training mode"
                 remedy = "Set backbone.freeze_bn: true, or leave out micro_batch and processes"
                 raise ConfigError("training", f"{fault}. {remedy}.")
         # keep the graph of a single part; others are computed again in `backward`
@@ -102,7 +102,7 @@ class GradCacheRunner:
         return gathered.requires_grad_(trains)
 
     def backward(self, loss: Tensor) -> None:
-        """Compute all gradients of a loss on the last features; parts without graph pass again."""
+        """Compute all gradients of a loss on the last features; pass parts without graph again."""
         divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
@@ -110,7 +110,7 @@ class GradCacheRunner:
             loss.backward()  # type: ignore[no-untyped-call]
             if divided is None or self.backbone is None:
                 return
-            # They differ between processes by rounding; take those of one process for all.
+            # Gradients of `rest` differ between processes by rounding, so all take those of one.
             self.group.broadcast_(_collect_gradients(self.rest))
             if divided.features.grad is None:
                 return  # the backbone does not train, or the loss ignores the features
@@ -124,7 +124,7 @@ class GradCacheRunner:
         self.group.all_reduce_(_collect_gradients(self.backbone))
 
     def describe_rounding(self) -> dict[str, int | bool]:
-        """Return the settings, by name, that make rounding differ from one undivided pass."""
+        """Return by name the settings that make rounding differ from that of an undivided pass."""
         settings = {
             "micro_batch": self.most,
             "checkpointing": self.checkpointed or None,

@@ -30,11 +30,11 @@ def check_checkpointing(name: str) -> None:
     """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
     try:
         build_on_meta(name).set_grad_checkpointing(True)  # type: ignore[operator]
-    except (AssertionError, AttributeError):  # timm's ways to say so
+    except (AssertionError, AttributeError):  # the models of timm refuse by these
         raise ConfigError(
             "training.checkpointing",
-            f"the backbone {name} does not allow it; timm's models with set_grad_checkpointing "
-            f"and {', '.join(BACKBONES)} do. Leave it out, or give training.micro_batch.",
+            f"the backbone {name} cannot checkpoint; {', '.join(BACKBONES)} and timm's models with "
+            "set_grad_checkpointing can. Leave it out, or give training.micro_batch instead.",
         ) from None
 
 
@@ -47,14 +47,14 @@ def check_parts(
     option: str = "training.micro_batch",
     exchanged: bool | None = None,
 ) -> None:
-    """Refuse to divide batches of a backbone whose features depend on other images or random draws.
+    """Refuse to divide batches if an image's features depend on other images or random draws.
 
     Args:
         name, freeze_bn: of `backbone`. option: the option that divides the batch, for the error.
-        exchanged: None: one process passes the parts one after another. Otherwise each process has
-            a part, True: on its own GPU, where SyncBatchNorm shares statistics; False: on a CPU.
+        exchanged: None: one process passes all parts. True: each part has a process and a GPU, and
+            SyncBatchNorm exchanges statistics. False: each part has a process on a CPU.
     """
-    prefix = f"batches of the backbone {name} cannot be divided,"
+    prefix = f"batches of the backbone {name} cannot be divided, because"
     model = build_on_meta(name, image_size).train()
     norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
@@ -62,8 +62,8 @@ def check_parts(
     remaining = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
     if remaining:
         kind = type(remaining[0]).__name__
-        fault = f"whose {len(remaining)} norms ({kind}) compute their statistics of the batch"
-        remedy = "Set backbone.freeze_bn: true, or take a backbone of LayerNorm such as a ViT"
+        fault = f"{len(remaining)} norms ({kind}) use statistics of the whole batch"
+        remedy = "Set backbone.freeze_bn: true, or take a backbone with LayerNorm such as a ViT"
         if exchanged is False and all(map(_can_exchange, norms)):
             remedy += ", or give each process a GPU (resources.gpus)"
         raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
@@ -72,8 +72,8 @@ def check_parts(
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        fault = f"which draws random numbers in training ({', '.join(sorted(draws.operations))})"
-        remedy = "Leave it out, or take a backbone without dropout and stochastic depth"
+        fault = f"it draws random numbers in training ({', '.join(sorted(draws.operations))})"
+        remedy = f"Leave out {option}, or take a backbone without dropout and stochastic depth"
         raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
 
 
@@ -89,7 +89,7 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
     norms exchange statistics in each pass, so all processes must pass alike, and run only on GPUs.
 
     Args:
-        model: it contains the norms, and is none itself. processes: torch's process group.
+        model: a module that has norms, and is no norm itself. processes: torch's process group.
     """
     from timm.layers import convert_sync_batchnorm
 
@@ -108,7 +108,7 @@ def _can_exchange(norm: nn.Module) -> bool:
 def hold_running_statistics(model: nn.Module) -> Iterator[None]:
     """Keep BatchNorms' running statistics while checkpointed blocks run again in `backward`."""
     originals = [(norm, dict(norm._buffers)) for norm in find_batch_norms(model)]
-    for norm, buffers in originals:  # blocks that run again update copies
+    for norm, buffers in originals:  # let blocks that run again update copies
         copies = {n: None if buffer is None else buffer.clone() for n, buffer in buffers.items()}
         norm._buffers.update(copies)
     try:

@@ -36,7 +36,7 @@ def list_backbones() -> str:
         if weights == "none":
             state = "trained from random values"
         elif weights == "PATH":
-            state = "a file of yours; see below"
+            state = "a file that you give; see below"
         elif describe_missing_weights(BackboneConfig(name=name, weights=weights)) is None:
             state = "here"
         else:

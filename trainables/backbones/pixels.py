@@ -38,9 +38,9 @@ IMAGENET = Pixels(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
 
 
 def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels:
-    """Return mean, std, range and channel order that the spec sets; `stated` gives the others."""
+    """Return the pixel values that weights expect: as configured, else as `stated`."""
     maximum = config.pixel_max or stated.maximum
-    # the model's own mean and std are brought to the configured range
+    # scale the stated mean and std to the configured range
     factor = 1 if maximum == stated.maximum else maximum / stated.maximum
     mean = config.mean or tuple(value * factor for value in stated.mean)
     std = config.std or tuple(value * factor for value in stated.std)
@@ -48,7 +48,7 @@ def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels
         other = 255 if maximum == 1 else 1
         raise ConfigError(
             "backbone.mean",
-            f"{list(mean)} cannot be of pixels from 0 to {maximum}. Give backbone.pixel_max: "
-            f"{other} if the pixels are from 0 to {other}.",
+            f"{list(mean)} cannot be the mean of pixels from 0 to {maximum}. Give "
+            f"backbone.pixel_max: {other} if the pixels are from 0 to {other}.",
         )
     return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

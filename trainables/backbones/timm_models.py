@@ -20,12 +20,12 @@ SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
 
 def import_timm() -> Any:
-    """Return the module timm, imported on demand; ConfigError if it or its libraries are broken."""
+    """Import timm; raise ConfigError if timm or a library that timm needs is broken."""
     try:
         return import_module("timm")
     except (ImportError, OSError, RuntimeError) as error:
         fault = f"timm cannot be imported ({extract_first_line(error)})"
-        remedy = "Reinstall timm, torch and torchvision from one index."
+        remedy = "Reinstall timm, torch and torchvision from the same package index."
         raise ConfigError("timm", f"{fault}. {remedy}") from error
 
 
@@ -78,18 +78,18 @@ def download_model(name: str, image_size: int | None = None) -> nn.Module:
         raise ConfigError(
             "backbone.weights",
             f"timm's weights of {name} could not be fetched ({extract_first_line(error)}). Check "
-            "the connection, or give weights: packaged, none, or the path of a file.",
+            "the connection, or set backbone.weights to packaged, none, or the path of a file.",
         ) from error
 
 
 def has_download(name: str) -> bool:
-    """Return whether a model's weights are where timm looks for them before it downloads them."""
+    """Return whether timm finds a model's weights on this machine without a download."""
     timm = import_timm()
     check_name(name)
     settings = timm.models.get_pretrained_cfg(name)
     if settings is None:
         return False
-    # timm takes a file, else the Hugging Face hub's cache, else torch.hub's
+    # timm looks for a file, else in the Hugging Face hub's cache, else in that of torch.hub
     if settings.file:
         return Path(settings.file).exists()
     if settings.hf_hub_id:

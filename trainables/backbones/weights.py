@@ -37,7 +37,7 @@ PACKAGED_MEAN_STD = 0.5
 
 
 def compute_weights_identity(config: "BackboneConfig") -> str:
-    """Return a text that changes with the weights: a SHA-256, or library, version and model."""
+    """Return a text that identifies the weights: a SHA-256, or library, version and model."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
     if config.weights == "none":
@@ -48,7 +48,7 @@ def compute_weights_identity(config: "BackboneConfig") -> str:
 
 
 def check_route(config: "BackboneConfig") -> None:
-    """Refuse `backbone.weights` that is a source without weights of the model, or no file path.
+    """Refuse `backbone.weights` unless it is a file path, or a source with weights of the model.
 
     The error names the source of the model's usual weights.
     """
@@ -66,8 +66,8 @@ def check_route(config: "BackboneConfig") -> None:
     if not fits:
         raise ConfigError(
             OPTION,
-            f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
-            f"pretrained ones; the option takes {KNOWN}.",
+            f"there are no {config.weights!r} weights of {config.name}. For pretrained weights "
+            f"give {usual}; the option takes {KNOWN}.",
         )
 
 
@@ -102,7 +102,7 @@ def locate_packaged_file() -> Path:
 
 
 def _find_torchvision_url(name: str) -> str:
-    """Return the address of torchvision's weights of a model, whose last part torch.hub keeps."""
+    """Return the URL of a model's weights at torchvision; it ends in their file's name."""
     from torchvision import models
 
     return str(getattr(models, BACKBONES[name].TORCHVISION).DEFAULT.url)
@@ -118,7 +118,7 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
         raise ConfigError(
             OPTION,
             f"torchvision could not fetch {name} ({extract_first_line(error)}). Check the "
-            "connection, or give weights: none, or the path of a file.",
+            "connection, or set backbone.weights to none or the path of a file.",
         ) from error
     return tensors
 
@@ -129,26 +129,26 @@ def locate_file(config: "BackboneConfig") -> Path:
 
 
 def has_file(config: "BackboneConfig") -> bool:
-    """Return whether that file is there; not where it cannot be looked up."""
+    """Return whether the file of `backbone.weights` exists; False if the lookup fails."""
     return os.path.exists(locate_file(config))  # noqa: PTH110 - Path.exists raises PermissionError
 
 
 def _check_digest(path: Path, expected: str | None) -> None:
-    """Refuse a weights file that is missing, or whose SHA-256 is not the configured one."""
+    """Refuse a weights file that is missing, or whose SHA-256 is not `expected`."""
     try:
         with open_regular(path) as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(
             OPTION,
-            f"{path}: {error.strerror}. Give {KNOWN}; `ablate backbones` names files that fit.",
+            f"{path} cannot be read ({error.strerror}). Give {KNOWN}; see `ablate backbones`.",
         ) from error
     if expected is None:
-        fault = f"give the SHA-256 of the weights file. If you trust {path}, it is {digest}."
+        fault = f"the SHA-256 of the weights file is missing. If you trust {path}, give {digest}."
         raise ConfigError("backbone.weights_sha256", fault)
     if digest != expected.lower():
-        fault = f"{path} is not the file that was meant: its SHA-256 is {digest}, not {expected}"
-        raise ConfigError("backbone.weights_sha256", f"{fault}. Give the file or its SHA-256.")
+        fault = f"the SHA-256 of {path} is {digest}, not {expected}. Give the right "
+        raise ConfigError("backbone.weights_sha256", f"{fault}backbone.weights or SHA-256.")
 
 
 def describe_missing_weights(config: "BackboneConfig") -> str | None:
@@ -165,7 +165,7 @@ def describe_missing_weights(config: "BackboneConfig") -> str | None:
 
 
 def fetch_weights(config: "BackboneConfig") -> None:
-    """Download the configured weights into the cache, or check the digest of a configured file."""
+    """Download the configured weights into the cache, or check the SHA-256 of a given file."""
     if config.weights == "timm":
         download_model(config.name)
     elif config.weights == "torchvision":
@@ -176,7 +176,7 @@ def fetch_weights(config: "BackboneConfig") -> None:
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return a weights file's tensors by name, also from inside a checkpoint; run no code in it."""
+    """Return the tensors in a weights file or checkpoint by name; run no code in the file."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -186,12 +186,12 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
             with warnings.catch_warnings(action="ignore"):  # about old pickles
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
-        unsafe = isinstance(error, pickle.UnpicklingError)
-        fault = "not plain tensors" if unsafe else extract_first_line(error)
+        # Readers raise many types of errors: those of pickle, zip, struct, safetensors.
+        is_unsafe = isinstance(error, pickle.UnpicklingError)
+        fault = "it holds more than tensors" if is_unsafe else extract_first_line(error)
         message = f"{path} is no readable state_dict ({fault}). Give another file."
         raise ConfigError(OPTION, message) from error
-    for key in ("state_dict", "model", "model_state_dict"):
+    for key in ("state_dict", "model", "model_state_dict"):  # where checkpoints hold the tensors
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
     if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
@@ -215,24 +215,24 @@ def load_tensors_into(
     state = model.state_dict()
     needed = [key for key in state if not key.endswith("num_batches_tracked")]
     beyond = tuple(f"{prefix}." for prefix in classifier)
-    # differences of names and shapes, by the words that state them
+    # tensors that do not fit, by the words that say why
     faults = {
-        "lacks": [key for key in needed if key not in tensors],
-        "has others,": [key for key in tensors if key not in state and not key.startswith(beyond)],
-        "has in another shape": [
+        "missing": [key for key in needed if key not in tensors],
+        "unknown": [key for key in tensors if key not in state and not key.startswith(beyond)],
+        "of another shape": [
             f"{key} {list(tensors[key].shape)}, not {list(state[key].shape)}"
             for key in needed
             if key in tensors and tensors[key].shape != state[key].shape
         ],
     }
     differences = "; ".join(
-        f"it {verb} {len(names)} ({', '.join(sorted(names)[:3])}{', …' * (len(names) > 3)})"
-        for verb, names in faults.items()
+        f"{len(names)} are {fault} ({', '.join(sorted(names)[:3])}{', …' * (len(names) > 3)})"
+        for fault, names in faults.items()
         if names
     )
     if differences:
         own = BACKBONES.get(name)
-        usual = "Name the model the file was saved from." if own is None else own.FILE
-        fault = f"{source} is no weights file of {name}: of {len(needed)} tensors {differences}"
-        raise ConfigError(OPTION, f"{fault}. {usual}")
+        usual = "Name the model from which the file was saved." if own is None else own.FILE
+        fault = f"{source} is no weights file of {name}, which needs {len(needed)} tensors"
+        raise ConfigError(OPTION, f"{fault}: {differences}. {usual}")
     model.load_state_dict({k: v for k, v in tensors.items() if k in state}, strict=False)
