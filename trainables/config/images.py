@@ -52,31 +52,31 @@ class SplitConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_parts(self) -> "SplitConfig":
-        """Check `part` and `parts`, by which one of several parts of the test classes is tested."""
-        if (self.parts is None) != (self.part is None) or (self.part or 0) >= (self.parts or 1):
-            fault = f"part must be 0 to parts − 1, not {self.part} with parts {self.parts}"
-            raise ValueError(fault)
+        """Check `parts`, the number of parts of the test classes, and `part`, which is tested."""
+        only_one_is_set = (self.parts is None) != (self.part is None)
+        if only_one_is_set or (self.part or 0) >= (self.parts or 1):
+            raise ValueError(f"`part` must be 0 to `parts` − 1, not {self.part} of {self.parts}")
         if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
-            fault = 'parts do not fit "by: images" and protocol "paper"'
-            raise ConfigError("parts", f"{fault}: they need validation classes. Leave parts out.")
+            fault = "`parts` cannot be combined with `by: images` or `protocol: paper`"
+            raise ConfigError("parts", f"{fault}: it needs validation classes. Leave out `parts`.")
         return self
 
     @model_validator(mode="after")
     def check_folds(self) -> "SplitConfig":
-        """Check `fold` and `folds`, by which block `fold` of the training classes validates."""
+        """Check `folds`, the number of blocks of training classes, and `fold`, the one held out."""
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
-            fault = f"{getattr(self, key)} divides classes, but this trial splits images"
-            raise ConfigError(key, f"{fault}. Leave it out.")
+            fault = f"`{key}: {getattr(self, key)}` divides classes, but this trial splits images"
+            raise ConfigError(key, f"{fault}. Leave out `{key}`.")
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
                 key = "fold" if self.fold is not None else "blocks"
-                raise ValueError(f"{key} needs folds. Give the number of folds, too.")
+                raise ValueError(f"`{key}` needs `folds`. Give the number of folds, too.")
         elif self.fold is None or self.fold >= self.folds:
             fault = f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
             raise ValueError(fault)
         elif self.protocol == "paper":
-            raise ValueError('folds need protocol "held_out": "paper" trains on all classes')
+            raise ValueError("`folds` needs `protocol: held_out`; under `paper` all classes train")
         return self
 
 
@@ -106,17 +106,17 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_crop_options(self) -> "AugmentConfig":
-        """Check crop_scale and crop_ratio; refuse them where `resize` or `pad` replaces them."""
+        """Check crop_scale and crop_ratio, which `resize` or `pad` must not replace."""
         if self.resize and self.pad:
-            fault = f"pad {self.pad} does not fit data.augment.resize. Leave one of them out."
-            raise ConfigError("pad", fault)
+            fault = f"pad {self.pad} and data.augment.resize exclude each other"
+            raise ConfigError("pad", f"{fault}. Leave one of them out.")
         fixed_crop = "resize" if self.resize else "pad" if self.pad else None
         for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
             low, high = getattr(self, name)
             if not 0 < low <= high <= most:
                 fault = f"{name} must be 0 < low <= high <= {most}, not {low:g} and {high:g}"
                 raise ValueError(fault)
-            # then they must have their defaults
+            # with a fixed crop, both must have their defaults
             if fixed_crop and (low, high) != type(self).model_fields[name].default:
                 fault = f"[{low:g}, {high:g}] has no effect with data.augment.{fixed_crop}"
                 remedy = "whose crops have a fixed size. Leave one of them out."
@@ -160,26 +160,26 @@ class DataConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_stored_side(self) -> "DataConfig":
-        """Refuse sides at which images are stored or resized that are too small, or have no use."""
+        """Refuse a side for storing or resizing images that is too small or has no effect."""
         resize = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", resize)):
             if side and side < self.image_size:
-                fault = f"side {side} is less than data.image_size {self.image_size} to cut out"
-                raise ConfigError(name, f"{fault}. Raise it, or lower image_size.")
+                fault = f"side {side} is less than the crop, data.image_size: {self.image_size}"
+                raise ConfigError(name, f"{fault}. Raise {name}, or lower data.image_size.")
         if self.drawings:  # these are stored as they are
-            for name, off in (("stored_side", None), ("store", "auto")):
-                if (value := getattr(self, name)) != off:
+            for name, default in (("stored_side", None), ("store", "auto")):
+                if (value := getattr(self, name)) != default:
                     fault = f"{value} is for photographs, and {self.name} are drawings"
-                    raise ConfigError(name, f"{fault}. Leave it out.")
+                    raise ConfigError(name, f"{fault}. Leave out {name}.")
             return self
         # photographs must be stored at least as large as training and evaluation need
         needed = max(self.eval_side, resize)
         if isinstance(self.stored_side, int) and self.stored_side < needed:
             fault = f"side {self.stored_side} is less than {needed}, to which images are resized"
-            raise ConfigError("stored_side", f"{fault}. Raise it, or leave it out.")
+            raise ConfigError("stored_side", f"{fault}. Raise stored_side, or leave it out.")
         if self.stored_short_side is not None and resize > self.stored_short_side:
-            fault = f"side {resize} is more than {self.stored_short_side}, that of stored images"
-            remedy = f"Lower it, or give data.stored_side: {resize}."
+            fault = f"side {resize} is more than that of stored images, {self.stored_short_side}"
+            remedy = f"Lower augment.resize, or give data.stored_side: {resize}."
             raise ConfigError("augment.resize", f"{fault}. {remedy}")
         return self
 

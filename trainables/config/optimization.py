@@ -75,11 +75,12 @@ class OptimizerConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_sgd_options(self) -> "OptimizerConfig":
-        """Refuse nesterov and dampening unless SGD runs with a momentum, and both at once."""
+        """Refuse nesterov or dampening without SGD's momentum, and nesterov with dampening."""
+        has_momentum = self.name == "sgd" and self.momentum > 0
         for name in ("nesterov", "dampening"):
-            if getattr(self, name) is not None and (self.name != "sgd" or self.momentum == 0):
+            if getattr(self, name) is not None and not has_momentum:
                 fault = f"{self.name} with a momentum of {self.momentum:g} does not use {name}"
-                raise ConfigError(name, f"{fault}. Leave it out, or take sgd with a momentum.")
+                raise ConfigError(name, f"{fault}. Leave out {name}, or take sgd with a momentum.")
         if self.nesterov and self.dampening is not None:
             raise ConfigError("nesterov", "nesterov excludes dampening. Leave one of them out.")
         return self
@@ -129,16 +130,16 @@ class ScheduleConfig(ComponentConfig):
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
             fault = f"milestones {milestones} do not fit schedule.name: {self.name}"
-            raise ConfigError("milestones", f"{fault}. Give some for multi_step, and only for it.")
+            raise ConfigError("milestones", f"{fault}. Give milestones with multi_step alone.")
         if milestones != sorted(set(milestones)):
             fault = f"milestones {milestones} do not rise. Give each epoch once, in rising order."
             raise ConfigError("milestones", fault)
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            fault = f"only step and multi_step use it, {self.name} does not. Leave it out."
-            raise ConfigError("counted_from", fault)
+            fault = f"only the schedules step and multi_step use `counted_from`, not {self.name}"
+            raise ConfigError("counted_from", f"{fault}. Leave it out.")
         if self.warmup_hold is not None and self.warmup_epochs == 0:
-            fault = f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up"
-            raise ConfigError("warmup_hold", f"{fault}. Give warmup_epochs, or leave it out.")
+            fault = f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up. Set "
+            raise ConfigError("warmup_hold", f"{fault}warmup_epochs, or leave out warmup_hold.")
         return self
 
     @property

@@ -43,7 +43,7 @@ def _iterate_axes(config: type[BaseModel], above: str) -> Iterator[tuple[str, di
         path, extra = f"{above}.{info.alias or name}", info.json_schema_extra
         if isinstance(extra, dict) and AXIS in extra:
             yield path, dict(extra[AXIS])  # type: ignore[arg-type]
-        # leave out components, which state ranges of their own
+        # leave out losses and methods, whose configurations state their ranges themselves
         inner = info.annotation
         is_component = any(isinstance(mark, FromRegistry) for mark in info.metadata)
         if isinstance(inner, type) and issubclass(inner, BaseModel) and not is_component:

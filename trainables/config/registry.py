@@ -51,13 +51,13 @@ class Strict(BaseModel):
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and _is_number_field(cls, key):
-                text = str(value).lower() if isinstance(value, bool) else "true or false in it"
+                text = str(value).lower() if isinstance(value, bool) else "a list with true/false"
                 raise ConfigError(str(key), f"{key} must be a number, not {text}. Write digits.")
         return data
 
 
 def _is_number_field(model: type[BaseModel], key: str) -> bool:
-    """Return whether the model's field `key` takes numbers and no booleans, by its annotation."""
+    """Return whether the annotation of the model's field `key` has numbers and no booleans."""
     for name, info in model.model_fields.items():
         if key == (info.alias or name):
             types = set(re.findall(r"\w+", str(info.annotation)))
@@ -113,15 +113,15 @@ class Registry(Generic[T]):
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers a component as `name`; refuse another of that name."""
+        """Return a decorator that registers a component as `name`, unless the name is taken."""
 
         def add(component: T) -> T:
-            """Register and return a component; refuse a taken name, and hooks of older versions."""
+            """Register and return a component; refuse a taken name, and hooks that were removed."""
             other = self._components.get(name)
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
                 fault = f"{self.name}: {name!r} is registered twice, by {modules}"
-                raise ValueError(f"{fault}. Rename one.")
+                raise ValueError(f"{fault}. Rename one of the two.")
             # `REMOVED_HOOKS` of the base class maps removed hooks to their successors
             for hook, successor in getattr(component, "REMOVED_HOOKS", {}).items():
                 if hasattr(component, hook):
@@ -145,12 +145,12 @@ class Registry(Generic[T]):
         entries = load_entry_points().select(group=f"ablate.{self.name}")
         for entry in sorted(entries, key=lambda entry: str(entry.name)):
             target = entry.load()
-            # a module that registered components itself needs no adaptation
-            registers = isinstance(target, ModuleType) and any(
+            # a module of which components are registered already needs no adaptation
+            has_registered = isinstance(target, ModuleType) and any(
                 f"{component.__module__}.".startswith(f"{target.__name__}.")
                 for component in self._components.values()
             )
-            if self.adapt is not None and not registers:
+            if self.adapt is not None and not has_registered:
                 self.register(entry.name)(self.adapt(entry.name, target))
 
     def __getitem__(self, name: str) -> T:
@@ -163,12 +163,12 @@ class Registry(Generic[T]):
         return self._components.get(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over names: first those of the listed modules, in order, then others sorted."""
+        """Iterate over names: first components of `_modules`, in that order, then others sorted."""
         self.load()
-        modules = {name: component.__module__ for name, component in self._components.items()}
-        first = [name for name, module in modules.items() if module in self._modules]
-        first.sort(key=lambda name: self._modules.index(modules[name]))
-        return iter([*first, *sorted(modules.keys() - set(first))])
+        module_of = {name: component.__module__ for name, component in self._components.items()}
+        first = [name for name, module in module_of.items() if module in self._modules]
+        first.sort(key=lambda name: self._modules.index(module_of[name]))
+        return iter([*first, *sorted(module_of.keys() - set(first))])
 
     def __contains__(self, name: object) -> bool:
         self.load()
@@ -207,7 +207,7 @@ class FromRegistry:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return pydantic's schema: the `Config` of a registered class, by `name` or default."""
+        """Return pydantic's schema: the `Config` of the class that `name` or the default names."""
         choices = {
             name: handler.generate_schema(self.registry[name].Config) for name in self.registry
         }
@@ -222,7 +222,7 @@ class FromRegistry:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Describe the choices as JSON Schema, each class once.
+        """Describe the choices as JSON Schema, each class once even if it has two names.
 
         With a default the schema is `anyOf`, because an object without a name fits several choices.
         """

@@ -55,7 +55,7 @@ class TrainingConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_whole_classes(self) -> "TrainingConfig":
-        """Check that a batch has the same number of images of each class."""
+        """Check that a batch can have `per_class` images of each of its classes."""
         if self.batch_size % self.per_class:
             fault = f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
             raise ValueError(fault)
