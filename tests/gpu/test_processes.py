@@ -109,7 +109,7 @@ def test_a_shared_trial_is_that_of_one(
     """In float32, two epochs; one evaluation, shared out, of which both hear the same. Norms in
     training are refused on the CPU."""
     if not freeze_bn and device.type == "cpu":
-        with pytest.raises(ConfigError, match="compute their statistics of the batch"):
+        with pytest.raises(ConfigError, match="use statistics of the whole batch"):
             check_processes(trial_of(drawn, freeze_bn), 2)
         return
     options = (devices, drawn, shared_cache, freeze_bn)

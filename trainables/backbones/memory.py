@@ -30,7 +30,7 @@ def check_checkpointing(name: str) -> None:
     """Refuse `training.checkpointing` with a backbone that cannot checkpoint its activations."""
     try:
         build_on_meta(name).set_grad_checkpointing(True)  # type: ignore[operator]
-    except (AssertionError, AttributeError):  # the models of timm refuse by these
+    except (AssertionError, AttributeError):  # how timm's models refuse
         raise ConfigError(
             "training.checkpointing",
             f"the backbone {name} cannot checkpoint; {', '.join(BACKBONES)} and timm's models with "

@@ -114,12 +114,12 @@ class AugmentConfig(ComponentConfig):
         for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
             low, high = getattr(self, name)
             if not 0 < low <= high <= most:
-                fault = f"{name} must be 0 < low <= high <= {most}, not {low:g} and {high:g}"
+                fault = f"{name} must have 0 < low <= high <= {most}, not [{low:g}, {high:g}]"
                 raise ValueError(fault)
             # with a fixed crop, both must have their defaults
             if fixed_crop and (low, high) != type(self).model_fields[name].default:
                 fault = f"[{low:g}, {high:g}] has no effect with data.augment.{fixed_crop}"
-                remedy = "whose crops have a fixed size. Leave one of them out."
+                remedy = f"whose crops have a fixed size. Leave out {name} or {fixed_crop}."
                 raise ConfigError(name, f"{fault}, {remedy}")
         return self
 

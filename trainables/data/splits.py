@@ -232,7 +232,7 @@ def _split_validation_classes(
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
     """Return the first names, `keep` or more if possible, and the last max(1, round(share · n))."""
     if len(names) < 2:
-        fault = f"the classes to divide are {len(names)}, and must be 2, or 3 with validation"
+        fault = f"{len(names)} class(es) cannot be divided: 2 are needed, or 3 with validation"
         raise ConfigError(path, f"{fault}. Add classes, or set data.split.protocol: paper.")
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]

@@ -192,7 +192,7 @@ def test_backbones_of_the_papers_are_listed(
     assert main(["backbones"]) == 0
     lines = {line.partition(" ")[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "not here; a run fetches it first" in lines["googlenet"]
-    assert "a file of yours" in lines["bn_inception"]
+    assert "a file that you give" in lines["bn_inception"]
     assert " here " in lines["tf_efficientnet_lite0"]
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "googlenet-1378be20.pth").touch()

@@ -64,7 +64,7 @@ def test_a_file_that_is_not_here(
     assert not (tmp_path / "runs").exists()
     torch.save({}, file)
     assert ablate(spec, tmp_path, "--plan") == 2, "another file than was meant is wrong input"
-    assert "is not the file that was meant" in capsys.readouterr().err
+    assert "Give the right backbone.weights or SHA-256" in capsys.readouterr().err
 
 
 def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path: Path) -> None:

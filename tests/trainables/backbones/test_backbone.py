@@ -118,7 +118,7 @@ def test_weights_from_a_file(tmp_path: Path, kind: str) -> None:
     assert compute_weights_identity(given) == digest
     # The hash is asked for, told, and checked.
     assert digest in said(weights=str(path))
-    assert "is not the file that was meant" in said(weights=str(path), weights_sha256="0" * 64)
+    assert f"not {'0' * 64}. Give the" in said(weights=str(path), weights_sha256="0" * 64)
     fits = said(name="test_efficientnet", weights=str(path), weights_sha256=digest)
     assert "lacks" in fits and "Name the model" in fits
 

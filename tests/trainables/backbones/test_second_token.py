@@ -90,8 +90,8 @@ def test_blocks_that_run_anew_in_backward_have_it_too() -> None:
 @pytest.mark.parametrize(
     ("name", "size", "fault"),
     [
-        ("resnet18", 64, r"features have the shape \[512, 2, 2\]"),
-        ("swin_tiny_patch4_window7_224", 224, r"features have the shape \[7, 7, 768\]"),
+        ("resnet18", 64, r"their shape is \[512, 2, 2\]"),
+        ("swin_tiny_patch4_window7_224", 224, r"their shape is \[7, 7, 768\]"),
         ("test_vit_relpos", 160, r"160 × 160 images \(.* dimension of length 100 "),
         ("beit_base_patch16_224", 224, r"224 × 224 images \(.* dimension of length 197 "),
         ("pyramidnet200", 32, r"32 × 32 images \(it has no tokens\)"),

@@ -35,7 +35,7 @@ def trial(**sections: Any) -> TrialConfig:
         (
             ScheduleConfig,
             {"name": "cosine", "counted_from": "start"},
-            "counted_from: only step and multi_step use it, cosine does not",
+            "counted_from: only the schedules step and multi_step use `counted_from`, not cosine",
         ),
         (
             ScheduleConfig,

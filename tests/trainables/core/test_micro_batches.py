@@ -86,7 +86,7 @@ def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
     ("backbone", "fault"),
     [
         ({"mode": "frozen"}, "backbone.mode: frozen"),
-        ({**FINETUNE, "freeze_bn": False}, "norms .BatchNormAct2d. compute their statistics of"),
+        ({**FINETUNE, "freeze_bn": False}, "norms .BatchNormAct2d. use statistics of the"),
         (
             {**FINETUNE, "name": "legacy_senet154"},
             "draws random numbers in training .bernoulli_.",

@@ -235,7 +235,10 @@ def test_each_embeds_its_share_and_metrics_are_those_of_one(
     ("changes", "fault"),
     [
         ({}, "processes: 3 processes .* backbone.mode: frozen"),
-        ({"backbone": {"mode": "finetune", "freeze_bn": False}}, "compute their statistics of the"),
+        (
+            {"backbone": {"mode": "finetune", "freeze_bn": False}},
+            "use statistics of the whole batch",
+        ),
         (
             {
                 "backbone": {"mode": "finetune"},

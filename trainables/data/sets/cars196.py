@@ -67,7 +67,7 @@ def _find_devkit_file(root: Path, name: str) -> Path:
         if path.exists():
             return path
     unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
-    fault = f"{root} and devkit/ in it have no {name}, which has the classes of images{unlabelled}"
+    fault = f"neither {root} nor its devkit/ has {name}, which lists the classes{unlabelled}"
     remedy = f"Download {name} from the data set's makers, or use car_ims.tgz and cars_annos.mat"
     raise ConfigError("data.root", f"{fault}. {remedy}.")
 

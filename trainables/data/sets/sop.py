@@ -44,5 +44,5 @@ def _build_rows(root: Path) -> Iterator[Row]:
     for part in ("train", "test"):
         where = root / f"Ebay_{part}.txt"
         for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), start=1):
-            # Filled with zeros, so that the order of names is that of numbers.
+            # Labels are filled with zeros, so that they sort as numbers do.
             yield Row(path, f"{label:05d}", part)
