@@ -155,7 +155,7 @@ def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tup
 
 
 def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
-    """Fold each BatchNorm2d into the convolution before it, whose output nothing else may read.
+    """Fold each BatchNorm2d that alone reads a convolution's output into that convolution.
 
     Names of parameters and buffers stay as they are. Return how many norms were folded.
 
@@ -219,7 +219,7 @@ class _Reads(TorchFunctionMode):
         """Return all pairs of a convolution and a norm after it that can be folded into it."""
         pairs = []
         for norm, tensor in self.inputs:
-            # skip a norm without statistics, or whose input is no convolution's, or is read twice
+            # skip a norm without statistics, and one that does not alone read a convolution's output
             conv = self.makers.get(tensor)
             if conv is None or norm.running_mean is None or self.reads[tensor] != 1:
                 continue

@@ -39,7 +39,7 @@ class Bottleneck(nn.Module):
         self.stride = stride
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Add to the convolutions' output the input maps, averaged over strides and zero-padded."""
+        """Add the input, averaged by `stride` and padded with zero maps, to the convolved maps."""
         out: Tensor = self.conv1(self.bn1(maps))
         out = self.conv2(F.relu(self.bn2(out)))
         out = self.bn4(self.conv3(F.relu(self.bn3(out))))

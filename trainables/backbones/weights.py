@@ -58,7 +58,8 @@ def check_route(config: "BackboneConfig") -> None:
     else:
         usual = "packaged" if config.name.split(".")[0] == PACKAGED_MODEL else "timm"
     if config.weights in ROUTES:
-        fits = config.weights in ("none", usual) or (config.weights == "timm" and own is None)
+        is_in_timm = config.weights == "timm" and own is None  # also where "packaged" is usual
+        fits = is_in_timm or config.weights in ("none", usual)
     else:
         path = Path(config.weights)
         is_path = len(path.parts) > 1 or path.suffix in FILE_ENDINGS

@@ -70,7 +70,7 @@ class Dataset:
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
-    """Count classes and images of train, test and val; of "all" without an official division.
+    """Count classes and images of train, test and val, or of "all" without official division.
 
     Where images have roles, query and gallery are further parts.
     """

@@ -31,7 +31,7 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
         fault = f"batches of {batch_size} images, {per_class} of each class, need {per_batch} "
         fault += f"training classes, and data.split leaves {classes}"
         remedy = f"Give --set training.batch_size={classes * per_class}, or raise "
-        remedy += "training.per_class. Either makes another trial of it"
+        remedy += "training.per_class. Either change makes another trial"
         raise ConfigError("training.batch_size", f"{fault}. {remedy}.")
 
 

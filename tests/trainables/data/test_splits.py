@@ -93,7 +93,7 @@ def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
 
 
 def test_too_few_classes() -> None:
-    with pytest.raises(ConfigError, match="1 class.es. cannot be divided: 2 are needed"):
+    with pytest.raises(ConfigError, match=r"1 class\(es\) cannot be divided: 2 are needed"):
         split_dataset(dataset([0, 1, 0], 2), SplitConfig(), "f")
     assert split_dataset(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
 
