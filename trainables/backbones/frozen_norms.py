@@ -219,7 +219,7 @@ class _Reads(TorchFunctionMode):
         """Return all pairs of a convolution and a norm after it that can be folded into it."""
         pairs = []
         for norm, tensor in self.inputs:
-            # skip a norm without statistics, and one that does not alone read a convolution's output
+            # skip a norm without statistics, or that does not alone read a convolution's output
             conv = self.makers.get(tensor)
             if conv is None or norm.running_mean is None or self.reads[tensor] != 1:
                 continue

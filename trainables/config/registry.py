@@ -145,7 +145,7 @@ class Registry(Generic[T]):
         entries = load_entry_points().select(group=f"ablate.{self.name}")
         for entry in sorted(entries, key=lambda entry: str(entry.name)):
             target = entry.load()
-            # a module of which components are registered already needs no adaptation
+            # a module that registers components when it is imported needs no adaptation
             has_registered = isinstance(target, ModuleType) and any(
                 f"{component.__module__}.".startswith(f"{target.__name__}.")
                 for component in self._components.values()
