@@ -38,10 +38,10 @@ def seed_global_generator(seed: int, *names: str | int) -> Iterator[None]:
 
 @contextmanager
 def use_substream(name: str) -> Iterator[None]:
-    """Give a `with` block inside `seed_global_generator` a random stream of its own.
+    """Seed torch's generator for a `with` block that is nested in one of `seed_global_generator`.
 
-    The stream depends on `name` and the outer seed, so that the parts of a component (head, flow)
-    do not change each other's draws.
+    The random numbers depend on `name` and the outer block's seed, so that the parts of a component
+    (head, flow) do not change each other's draws.
     """
-    with seed_global_generator(torch.initial_seed(), name):
+    with seed_global_generator(torch.initial_seed(), name):  # `initial_seed` is the outer block's
         yield

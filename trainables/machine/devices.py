@@ -19,20 +19,20 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
-        raise ConfigError("device", f"{name!r} is no device. Give auto, cpu, cuda or cuda:N.")
+        raise ConfigError("device", f"{name!r} is no device name. Give auto, cpu, cuda or cuda:N.")
     device = torch.device(name)
-    present = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= present:
-        fault = f"{name} is none of the {present} CUDA devices that torch {torch.__version__} sees"
+    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device.type == "cuda" and (device.index or 0) >= n_gpus:
+        fault = f"{name} is none of the {n_gpus} CUDA devices that torch {torch.__version__} sees"
         remedy = "Use --device cpu, or install a torch built for this GPU."
         raise ConfigError("device", f"{fault}. {remedy}")
     return device
 
 
 def list_devices(name: str) -> list[str]:
-    """List the devices to share among processes: all GPUs for "cuda", else the named device."""
+    """List the devices over which to spread processes: all GPUs for "cuda", else the named one."""
     device = resolve_device(name)
-    if str(device) == "cuda":
+    if str(device) == "cuda":  # without the number of a GPU
         return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
     return [str(device)]
 
@@ -43,13 +43,13 @@ def to_full_precision(x: Tensor) -> Tensor:
 
 
 def check_bf16(device: torch.device) -> None:
-    """Refuse a GPU that only emulates bfloat16, slower than float32; every CPU is accepted."""
-    if device.type != "cuda" or torch.version.hip is not None:
+    """Refuse an NVIDIA GPU that only emulates bfloat16, which then is slower than float32."""
+    if device.type != "cuda" or torch.version.hip is not None:  # a CPU or a GPU of AMD
         return
     major, minor = torch.cuda.get_device_capability(device)
     if (major, minor) < AMPERE:
         raise ConfigError(
             "training.precision",
-            f"This GPU of compute capability {major}.{minor} does not compute in bf16, which needs "
+            f"This GPU does not compute in bf16: its compute capability, {major}.{minor}, is below "
             f"{AMPERE[0]}.{AMPERE[1]}. Set training.precision: fp32, or use another GPU.",
         )

@@ -39,12 +39,12 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def join_inside(folder: Path, name: object) -> Path:
-    """Return `folder / name`; refuse an untrusted `name` such as `../x`, `/x`, `a/b` or ``."""
+    """Return `folder / name`; refuse an untrusted `name` that is empty or has a folder: `../x`."""
     if isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name:
         path = folder / name
         if path.parent == folder and path.name == name:
             return path
-    fault = f"{name!r} is not a plain name of a file in this folder: the records were edited"
+    fault = f"{name!r} is not a plain name of a file in this folder, so the records were edited"
     remedy = "Copy the folder again, or train the trial again with --force."
     raise ConfigError(str(folder), f"{fault}. {remedy}")
 
@@ -55,7 +55,7 @@ def open_regular(
     """Open an untrusted file for reading, only if it is a regular file.
 
     The usual `open` would wait forever at a FIFO, and a device has no end. A file above
-    `most_bytes` is refused; it may still grow afterwards, so read at most this many bytes, as
+    `most_bytes` is refused. An accepted file may still grow, so read at most this many bytes, as
     `read_regular` does. `follow_links` is whether the last part of the path may be a symbolic link.
 
     Raises:
@@ -66,15 +66,15 @@ def open_regular(
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | follow_flag)
     except ValueError as error:  # a NUL in the path
         raise OSError(errno.EINVAL, str(error), str(path)) from error
-    except OSError as error:
+    except OSError as error:  # ENXIO for a socket, ELOOP for a link that is not to be followed
         kind = {errno.ENXIO: "a socket", errno.ELOOP: "a symbolic link"}.get(error.errno or 0)
         if kind is None:
             raise
-        raise OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path)) from error
+        raise OSError(errno.EINVAL, f"the path is {kind}, no regular file", str(path)) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         kind = KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        refusal = OSError(errno.EINVAL, f"it is {kind}, no regular file", str(path))
+        refusal = OSError(errno.EINVAL, f"the path is {kind}, no regular file", str(path))
     elif most_bytes is not None and status.st_size > most_bytes:
         refusal = _build_size_error(path, most_bytes)
     else:
@@ -93,4 +93,4 @@ def read_regular(path: str | Path, *, most_bytes: int, follow_links: bool = True
 
 
 def _build_size_error(path: str | Path, most_bytes: int) -> OSError:
-    return OSError(errno.EFBIG, f"it is larger than {most_bytes:,} bytes", str(path))
+    return OSError(errno.EFBIG, f"the file is larger than {most_bytes:,} bytes", str(path))

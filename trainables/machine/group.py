@@ -52,7 +52,7 @@ class Group:
         return rows[begin : begin + counts[self.rank]]
 
     def all_gather(self, own: Tensor, rows: int) -> Tensor:
-        """Return to each rank the rows of all, [B, ...] with B = `rows`, without gradient."""
+        """Return to each rank the rows of all ranks, [B, ...] with B = `rows`, without gradient."""
         if self.size == 1:
             return own.detach()
         counts = self.count_rows(rows)
@@ -63,9 +63,9 @@ class Group:
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def gather(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
-        """Concatenate all ranks' parts, [N, ...] on `device`, on the main process.
+        """Return to the main process the concatenated parts of all ranks, [N, ...] on `device`.
 
-        Other ranks, which may have no parts, only get their own rows, which they do not use.
+        A rank may have no parts. To all other ranks only the parts that they passed are returned.
         """
         own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
         if self.size == 1:
@@ -81,22 +81,22 @@ class Group:
         self._apply_collective(tensors, dist.all_reduce)
 
     def broadcast_(self, tensors: Sequence[Tensor]) -> None:
-        """Overwrite each tensor by the main process's, in place."""
+        """Overwrite each tensor, in place, with the main process's values."""
         self._apply_collective(
             tensors, lambda flat, group: dist.broadcast(flat, group=group, group_src=0)
         )
 
     @torch.no_grad()
     def _apply_collective(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
-        """Apply a collective to tensors in place, joined in flat buckets to save calls."""
+        """Apply a collective operation to tensors in place; join them in buckets to save calls."""
         if self.size == 1:
             return
         buckets: list[list[Tensor]] = []
-        numbers = 0
+        numbers = 0  # in the last bucket
         for tensor in tensors:
             numbers += tensor.numel()
             if not buckets or buckets[-1][0].dtype != tensor.dtype or numbers > BUCKET:
-                buckets.append([])
+                buckets.append([])  # because the last bucket is full, or of another type
                 numbers = tensor.numel()
             buckets[-1].append(tensor)
         for bucket in buckets:
@@ -107,7 +107,7 @@ class Group:
                 tensor.copy_(part.view(tensor.shape))
 
     def broadcast_object(self, function: Callable[[], T]) -> T:
-        """Run `function` on the main process and return its result on all (tensors on the CPU)."""
+        """Run `function` on the main process, and return its result (tensors on the CPU) to all."""
         if self.size == 1:
             return function()
         objects: list[Any] = [function() if self.is_main else None]
@@ -118,10 +118,10 @@ class Group:
     def main_process_first(self) -> Iterator[None]:
         """Run a block on the main process first, so that the others find filled caches."""
         if not self.is_main:
-            dist.barrier(self.control)
+            dist.barrier(self.control)  # waits until the main process has run the block
         yield
         if self.is_main and self.size > 1:
-            dist.barrier(self.control)
+            dist.barrier(self.control)  # lets all other processes begin
 
 
 ALONE = Group()

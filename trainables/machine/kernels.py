@@ -38,7 +38,7 @@ def describe_kernels() -> dict[str, object]:
     """
     return {
         "torch": [torch.__version__, torch.__config__.show()],
-        "threads": torch.get_num_threads(),
+        "threads": torch.get_num_threads(),  # instead of the variables `…_NUM_THREADS`
         "variables": {
             name: value
             for name, value in sorted(os.environ.items())
@@ -74,9 +74,9 @@ def is_onednn_quicker() -> bool:
 
 
 def uses_onednn(a: Tensor, b: Tensor) -> bool:
-    """Return whether oneDNN is to compute a bᵀ of a [A, E] and b [B, E], without a gradient.
+    """Return whether oneDNN is to compute the product a bᵀ of a [A, E] and b [B, E].
 
-    The answer does not depend on the values or the number of rows of `a`.
+    OneDNN computes no gradient. The answer depends on neither the values nor the rows of `a`.
     """
     is_supported = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
     needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)

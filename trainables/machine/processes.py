@@ -27,7 +27,7 @@ def keep_freed_memory() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None and mallopt(M_MMAP_MAX, 0):
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)  # the heap shrinks only above 2 GiB of free memory
 
 
 def count_cores() -> int:
@@ -48,9 +48,9 @@ def host_name() -> str:
 
 
 def is_running(pid: int, start: float) -> bool:
-    """Return whether the process of this id, which may be reused, began at `start` and still runs.
+    """Return whether a process that has the id `pid` and began at `start` is still running.
 
-    `start` is in seconds since the epoch.
+    `start` is in seconds since 1970. The system may give an ended process's id to a new process.
     """
     try:
         process = psutil.Process(pid)
@@ -75,7 +75,7 @@ def end_process_after(wait: Callable[[], object]) -> None:
 
 
 def list_session_processes(leader: int) -> list[int]:
-    """List the running processes of a session, whose id is `leader`, on this host; no zombies."""
+    """List the processes (no zombies) on this host that belong to the session with id `leader`."""
     members = []
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
@@ -117,7 +117,7 @@ class Watch:
         self.record_heartbeat()
 
     def record_heartbeat(self) -> None:
-        """Restart the countdown after which this process ends, at most once a second."""
+        """Restart, at most once a second, the countdown at whose end this process exits."""
         now = time.monotonic()
         if now >= self._due:
             faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stream)

@@ -27,9 +27,9 @@ def find_unfit_character(text: str) -> str | None:
     if match is None:
         return None
     code = ord(match[0])
-    if 0xDC80 <= code <= 0xDCFF:
+    if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte that is not UTF-8
         return f"a byte that is not UTF-8 (\\x{code - 0xDC00:02x})"
-    kind = "half a character" if code >= 0xD800 else "a control character"
+    kind = "half a character" if code >= 0xD800 else "a control character"  # a lone surrogate
     return f"{'a NUL character' if code == 0 else kind} ({escape_control_characters(match[0])})"
 
 
@@ -40,8 +40,8 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     """
     character = find_unfit_character(text)
     if character is not None:
-        quotation = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"The text contains {character}{quotation}. Remove it.")
+        quote = f" in '{escape_control_characters(text[:60])}'" if show else ""
+        raise ConfigError(where, f"The text contains {character}{quote}. Remove that character.")
     return text
 
 
@@ -56,7 +56,7 @@ def check_option(text: str, option: str, *, show: bool = True) -> str:
 
 
 def check_values(value: Any, where: str) -> None:
-    """Refuse control characters in texts of nested `value`, and integers of more than 64 bits."""
+    """Refuse texts with control characters and integers of more than 64 bits in nested `value`."""
     if isinstance(value, str):
         check_text(value, where)
     elif isinstance(value, int) and abs(value) > LARGEST:

@@ -47,7 +47,7 @@ def _get_pool(threads: int) -> ThreadPoolExecutor:
         torch.set_num_threads(1)
         ready.wait()  # until all threads of the pool have started
 
-    pool = ThreadPoolExecutor(threads, "side by side", initializer=use_one_core)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="side by side", initializer=use_one_core)
     list(pool.map(lambda _: None, range(threads)))  # starts all threads
     torch.set_num_threads(threads)  # restores the caller's number
     return pool
