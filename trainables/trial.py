@@ -35,38 +35,38 @@ class TrialConfig(Trial):
     @model_validator(mode="before")
     @classmethod
     def apply_task_defaults(cls, data: Any) -> Any:
-        """Fill in the defaults of the task, such as classification, where nothing is set."""
+        """Fill in the defaults of the trial's task for all options that are not set."""
         task = TASKS.get(str(data.get("task"))) if isinstance(data, Mapping) else None
         return data if task is None else _merge_under(data, task.defaults)
 
     @model_validator(mode="after")
     def check_parts(self) -> "TrialConfig":
-        """Let task, loss and method refuse a trial that they do not fit."""
+        """Let the task, the loss and the method refuse the trial if they do not suit it."""
         loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
         get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
-        least, per_class = loss_class.batch.per_class, self.training.per_class
-        if per_class < least:
-            fault = f"training.per_class must be at least {least} with loss {self.loss.name}"
-            raise ValueError(f"{fault}, not {per_class}")
+        least_per_class, per_class = loss_class.batch.per_class, self.training.per_class
+        if per_class < least_per_class:
+            needed = f"{least_per_class} with loss {self.loss.name}"
+            raise ValueError(f"training.per_class must be at least {needed}, not {per_class}")
         loss_class.check(self, method_class.describe_traits(self.method))
         method_class.check(self)
         return self
 
     @model_validator(mode="after")
     def check_epochs(self) -> "TrialConfig":
-        """Check that the warm-up and all milestones end before the training does."""
+        """Check that the warm-up and all milestones lie before the end of the training."""
         schedule, epochs = self.schedule, self.training.epochs
         if schedule.warmup_epochs >= epochs:
             raise ValueError(
-                f"schedule.warmup_epochs must be below training.epochs, not "
-                f"{schedule.warmup_epochs} and {epochs}: nothing would train after the warm-up"
+                f"schedule.warmup_epochs, {schedule.warmup_epochs}, must be below training.epochs, "
+                f"{epochs}, because otherwise nothing would train after the warm-up"
             )
-        warmup = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
-        if schedule.milestones is not None and schedule.milestones[-1] >= epochs - warmup:
-            deduction = f" minus the {warmup} of the warm-up" if warmup else ""
+        uncounted = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
+        if schedule.milestones is not None and schedule.milestones[-1] >= epochs - uncounted:
+            deduction = f" minus the {uncounted} of the warm-up" if uncounted else ""
             raise ValueError(
                 f"schedule.milestones must be below training.epochs, {epochs}{deduction}, not "
-                f"{list(schedule.milestones)}: later milestones would have no effect"
+                f"{list(schedule.milestones)}, because later milestones would have no effect"
             )
         return self
 
@@ -82,9 +82,8 @@ class TrialConfig(Trial):
                 values = self.data.augment if section == "data.augment" else training
                 for name in names:
                     if value := getattr(values, name):
-                        fault = f"{value} has no effect with backbone.mode: frozen"
-                        remedy = "whose features are cached. Leave the option out."
-                        raise ConfigError(f"{section}.{name}", f"{fault}, {remedy}")
+                        fault = f"{value} has no effect on cached features (backbone.mode: frozen)"
+                        raise ConfigError(f"{section}.{name}", f"{fault}. Leave the option out.")
         if training.checkpointing:
             check_checkpointing(backbone.name)
         if training.micro_batch:
@@ -93,26 +92,26 @@ class TrialConfig(Trial):
 
     @model_validator(mode="after")
     def check_roles(self) -> "TrialConfig":
-        """Refuse options of parameter roles (head, proxies, …) that this trial does not train."""
+        """Refuse options for a parameter role (head, proxies, …) that this trial does not train."""
         decays, warmup_hold = self.optimizer.weight_decays, self.schedule.warmup_hold
         if decays is None and warmup_hold is None:
             return self
         trained = list_trained_roles(self)
         names = ", ".join(trained)
         options = [("optimizer.weight_decays", role) for role in (decays.by_role if decays else ())]
-        # a frozen backbone never trains
+        # the backbone may be held even where it is frozen and never trains
         options += [
             ("schedule.warmup_hold", role) for role in warmup_hold or () if role != "backbone"
         ]
         for option, role in options:
             if role not in trained:
                 fault = f"{option} sets {role}, but this trial trains {names}"
-                raise ValueError(f"{fault}. Leave {role} out.")
+                raise ValueError(f"{fault}. Leave {role} out of {option}.")
         if not set(trained) - set(self.schedule.held_roles):
-            fault = (
-                f"schedule.warmup_hold: {list(warmup_hold or ())} holds all that this trial trains"
+            raise ValueError(
+                f"schedule.warmup_hold, {list(warmup_hold or ())}, holds every role that this "
+                f"trial trains ({names}). Remove a role from it, or nothing trains in the warm-up."
             )
-            raise ValueError(f"{fault} ({names}). Remove one, or nothing trains in the warm-up.")
         return self
 
 
@@ -128,9 +127,9 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
         if not isinstance(name, str) or name not in registry:
             raise ConfigError(
                 path,
-                f"The {part} {str(name)[:100]!r} of this model is not installed: install the "
-                f"package that has it as an entry point of ablate.{registry.name}. If there is no "
-                "such package, the file is damaged: copy it again.",
+                f"The {part} {str(name)[:100]!r} of this model is not installed. Install the "
+                f"package that registers it by an entry point of ablate.{registry.name}. If there "
+                "is no such package, the file is damaged: copy the file again.",
             )
     try:
         return TrialConfig.model_validate(values)
@@ -139,16 +138,16 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
         key = ".".join(map(str, first["loc"])) or "config"
         raise ConfigError(
             path,
-            f"This version and its plug-ins cannot read the configuration ({key}: {first['msg']}). "
-            "Load the model with the versions that trained it.",
+            f"This version of ablate cannot read the configuration ({key}: {first['msg']}). Load "
+            "the model with the versions of ablate and its plug-ins that trained the model.",
         ) from error
 
 
 def _merge_under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `top` with the keys that it lacks from `base`, in nested mappings too."""
+    """Return `top`, with missing keys filled in from `base` at each level of nested mappings."""
     merged = {**base, **top}
     for key in base.keys() & top.keys():
-        # a section that is a model already counts as the mapping of the fields that were set
+        # convert a section that is already a pydantic model to a mapping of the fields that are set
         value = top[key]
         value = value.model_dump(exclude_unset=True) if isinstance(value, BaseModel) else value
         if isinstance(base[key], Mapping) and isinstance(value, Mapping):

@@ -54,7 +54,7 @@ def assemble_parts(
             check_bf16(device)
         backbone = build_trial_backbone(config, seed)
         if group.size > 1 and device.type == "cuda" and not config.backbone.freeze_bn:
-            synchronize_batch_norms(backbone, group.tensors)
+            synchronize_batch_norms(backbone, group.tensors)  # of all GPUs
         inputs = Pictures(config, splits, backbone, device)
 
     # build the network and what trains it
@@ -89,7 +89,7 @@ def seed_step(
 
 
 def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
-    """Refuse several processes where their result would differ from that of one process.
+    """Refuse several processes if they gain nothing, or if one process would give another result.
 
     BatchNorm can exchange its statistics only if each process has a GPU (`on_gpus`).
     """
@@ -98,10 +98,10 @@ def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = Fals
     backbone, images = config.backbone, config.training.batch_size
     if backbone.mode == "frozen":
         fault = f"{processes} processes gain nothing with backbone.mode: frozen and cached features"
-        raise ConfigError(PROCESSES, f"{fault}. Give 1 and run several trials at a time.")
+        raise ConfigError(PROCESSES, f"{fault}. Give 1 process, and run several trials at a time.")
     if images < processes:
-        fault = f"{processes} processes are more than the {images} images of a batch. Give fewer."
-        raise ConfigError(PROCESSES, fault)
+        fault = f"{processes} processes are more than the {images} images of a batch"
+        raise ConfigError(PROCESSES, f"{fault}. Give at most {images} processes.")
     # refuse a backbone in which an image's features depend on other images of the batch
     options = {"freeze_bn": backbone.freeze_bn, "exchanged": on_gpus}
     check_parts(backbone.name, config.data.image_size, option=PROCESSES, **options)

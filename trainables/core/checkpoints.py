@@ -39,7 +39,7 @@ class Checkpoints:
         evaluation.
         """
         best_epoch = 0 if best is None else int(best["epoch"])
-        best_path = self._locate_best(best_epoch)
+        best_path = self._locate_best(best_epoch)  # its name is part of the state's name below
         if best is not None and not best_path.exists():  # best weights change seldom
             _write(best_path, best)
         content = {**self.identity, "best": best_epoch, "state": state}
@@ -54,9 +54,9 @@ class Checkpoints:
                 stored = {key: content.get(key) for key in self.identity}
                 if stored != self.identity:
                     fault = f"This checkpoint belongs to {stored}, not to {self.identity}"
-                    remedy = "Give another output folder, or remove this one."
+                    remedy = "Give another output folder, or remove the folder of the checkpoint."
                     raise ConfigError(str(path), f"{fault}. {remedy}")
-                has_best = content["best"] > 0
+                has_best = content["best"] > 0  # epochs count from 1
                 best = _read_verified(self._locate_best(content["best"])) if has_best else None
                 return content["state"], best
             except DamagedCheckpoint as damage:

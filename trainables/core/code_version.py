@@ -55,12 +55,12 @@ def require_driver_code(source: Code) -> None:
 
 
 def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
-    """Record in a trial's folder the driver's code (`source`), which is to make its files.
+    """Record in a trial's folder that the driver's code (`source`) makes its files from now on.
 
     If the job `trains`, a result and checkpoints that different code made are deleted first.
 
     Returns:
-        False if the evaluations in the folder were made by another evaluator.
+        False if different code of the evaluator made the evaluations in the folder.
     """
     # find components whose recorded code is not listed as equal to the driver's
     files, hashes, recorded = TrialFolder(folder), dict(source.hashes), dict[str, str | None]()
@@ -70,7 +70,7 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     foreign = {name for name in shared if recorded[name] not in source.same[name]}
 
     # delete result and checkpoints of different code, and record the driver's code
-    if trains and foreign - {EVALUATOR}:
+    if trains and foreign - {EVALUATOR}:  # the code that trains is different
         names = ", ".join(sorted(foreign))
         text = "%s was begun with other code of %s. The trial starts again from its first epoch."
         LOG.warning(text, folder, names)

@@ -35,7 +35,7 @@ class EpochMetrics:
         """Record one step's terms and return Σ weight · value, for `backward`.
 
         A term whose weight is the number 0 is left out, so that the sum and its gradient equal
-        those of a trial without the term bit by bit.
+        those of a trial without the term, bit by bit.
         """
         loss: Tensor | None = None
         for name, (value, weight) in terms.items():
@@ -47,8 +47,8 @@ class EpochMetrics:
                 loss = part if loss is None else loss + part
         self.length += 1
         if loss is None:
-            fault = "All terms have a weight of 0, so there is no loss"
-            raise ConfigError("method", f"{fault}. Give one term a positive weight.")
+            fault = "All terms of the loss have the weight 0"
+            raise ConfigError("method", f"{fault}. Give at least one term a positive weight.")
         return loss
 
     def add_observed(self, scalars: dict[str, Tensor]) -> None:
@@ -79,9 +79,9 @@ class EpochMetrics:
         """Average `train/loss`, `term/<name>/value|weight` and `observed/<name>` over the epoch.
 
         An observed scalar, such as a gradient norm, may be infinite at some steps: its mean leaves
-        them out, and `observed/<name>/nonfinite` is their share. The ratio of a term's gradient to
-        the metric term's, `<term>_to_metric`, also has its largest finite value, `…/max`, because a
-        single step can undo an epoch whose mean looks harmless.
+        them out, and `observed/<name>/nonfinite` is their share. For the ratio of a term's gradient
+        to the metric term's, `<term>_to_metric`, the largest finite value is added as `…/max`,
+        because a single step can undo an epoch whose mean looks harmless.
         """
         averages: dict[str, float] = {}
         loss = 0.0
@@ -131,12 +131,12 @@ class EpochMetrics:
 
 
 def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None:
-    """Warn of each term whose gradient far exceeded the main (metric) term's in a step."""
+    """Warn of each term whose gradient was far larger than the metric term's in some step."""
     for name, ratio in metrics.items():
         if name.endswith(RATIO + LARGEST) and ratio >= OVERWHELMING:
             LOG.warning(
                 "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
-                "term. Adam remembers such a step for hundreds of others, and the network may have "
+                "term. Adam remembers such a step for hundreds of steps, and the network may have "
                 "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
                 "(method.gradient_limit of nir, training.clip_norm).",
                 epoch,

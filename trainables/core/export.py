@@ -197,11 +197,11 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
-        require(numbers >= needed, f"The file has {numbers:,} numbers, but {name} has {needed:,}")
+        require(numbers >= needed, f"The file has {numbers:,} of the {needed:,} numbers of {name}")
         no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     width = backbone.features
-    fault = f"The file states features: {metadata.features}, but the backbone has {width}"
+    fault = f"The file states {metadata.features} features, but the backbone has {width}"
     require(metadata.features == width, fault)
 
     # build the network and load the tensors, after checking each
@@ -210,10 +210,10 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     needed_tensors = network.state_dict()
     for name in sorted(weights.keys() | needed_tensors.keys()):
         actual_form, needed_form = (  # dtype and shape in the file and in the network
-            f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "nothing"
+            f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "absent"
             for tensors in (weights, needed_tensors)
         )
-        fault = f"The tensor {name[:200]!r} is {actual_form} and must be {needed_form}"
+        fault = f"The tensor {name[:200]!r} is {actual_form} in the file and must be {needed_form}"
         require(actual_form == needed_form, fault)
         is_finite = bool(torch.isfinite(weights[name]).all())
         require(is_finite, f"The tensor {name!r} has NaN or infinite numbers")
@@ -225,12 +225,12 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
 
 
 def list_pictures(root: Path, argument: str = "images") -> list[Path]:
-    """List the pictures of a folder at any depth, relative to it and sorted.
+    """List the paths of a folder's pictures at any depth, relative to the folder and sorted.
 
     Error messages name the `argument` or option that gave the folder.
     """
     try:
-        # `iterate_images` follows no links to folders; only those directly in `root` are followed
+        # `iterate_images` follows no link to a folder, so folders linked in `root` are added
         linked_folders = [path for path in root.iterdir() if path.is_symlink() and path.is_dir()]
         files = {file for folder in (root, *linked_folders) for file in iterate_images(folder)}
     except OSError as error:
@@ -238,7 +238,8 @@ def list_pictures(root: Path, argument: str = "images") -> list[Path]:
         raise ConfigError(argument, fault) from error
     if not files:
         endings = " ".join(SUFFIXES)
-        raise ConfigError(argument, f"{root} has no picture, that is, no file ending in {endings}.")
+        fault = f"{root} has no picture. Give a folder with files that end in {endings}."
+        raise ConfigError(argument, fault)
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
@@ -247,14 +248,14 @@ def convert_to_images(
 ) -> Images:
     """Convert uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images, to `Images`.
 
-    PIL images are first resized to `short_side`, as a trial on photographs did, unless it is None.
-    Evaluation crops the share `frame` of the short side, after a resize of that side to `resize`.
+    Unless `short_side` is None, PIL images are first resized to it, as in a trial on photographs.
+    Evaluation later resizes the short side to `resize` and crops the share `frame` of it.
     """
     # convert PIL images, whose sizes may differ
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
-        raise ConfigError("images", "There is no image. Give at least one.")
+        raise ConfigError("images", "There is no image. Give at least one image.")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         arrays = [_convert_picture(image, n, short_side) for n, image in enumerate(images)]
         sizes = torch.tensor([array.size for array in arrays])
@@ -293,7 +294,7 @@ def _convert_picture(
 
 
 def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
-    """Return metadata and tensors, by name, of a trained model's file, and verify its digest."""
+    """Read a trained model's file, verify its digest, and return metadata and tensors by name."""
     try:
         # refuse a FIFO, at which safetensors would wait
         open_regular(path, most_bytes=MOST_BYTES).close()
@@ -302,20 +303,21 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        fault = f"This is no export, best.safetensors ({cause}). Give the path of an export."
+        fault = f"This is no export, best.safetensors ({cause}). Give the path of such a file."
         raise ConfigError(str(path), fault) from error
     # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:
-        fault = f"This is no safetensors file ({error}). Give the path of an export."
+        fault = f"This is no safetensors file ({error}). Give the path of a best.safetensors."
         raise ConfigError(str(path), fault) from error
     file_format = metadata.get("format") if isinstance(metadata, dict) else None
     if file_format not in (FORMAT, UNDIGESTED):
         fault = f"The file's format is {reprlib.repr(file_format)} instead of {FORMAT!r}"
-        raise ConfigError(str(path), f"{fault}. Give the path of an export.")
+        raise ConfigError(str(path), f"{fault}. Give the path of a best.safetensors.")
     digest = metadata.pop("sha256", None)
     is_undigested = digest is None and file_format == UNDIGESTED
     if not is_undigested and digest != _compute_digest(metadata, weights):
-        raise ConfigError(str(path), f"The file's digest does not match its content. {DAMAGED}")
+        fault = "The SHA-256 of the file's content differs from the SHA-256 that the file states"
+        raise ConfigError(str(path), f"{fault}. {DAMAGED}")
     try:
         return _Metadata.model_validate(metadata), weights
     except ValidationError as error:

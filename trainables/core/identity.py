@@ -27,7 +27,7 @@ def dump_identity(config: BaseModel) -> dict[str, Any]:
     """Dump `config` without fields that are None or marked `identity=False`, at any depth.
 
     None always means that a feature is off, so a new option that is off by default keeps the ids of
-    earlier trials. A new section whose fields are all left out keeps them too.
+    earlier trials. A new section whose fields are all left out keeps the ids too.
     """
     dump: dict[str, Any] = config.model_dump(mode="json")
     for name, field in type(config).model_fields.items():
@@ -62,7 +62,7 @@ def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
     """
     dump, revisions = dump_identity(config), collect_component_revisions(config)
     if config.backbone.weights not in weights.ROUTES:
-        # the file's path does not matter, only its hash in `weights_sha256`
+        # the weights come from a file, whose path does not matter, only its `weights_sha256`
         dump["backbone"]["weights"] = "file"
     content = {"config": dump, "data": fingerprint, "revisions": revisions}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -57,7 +57,7 @@ class Network(nn.Module):
     def compute_answer_features(self, inputs: Tensor) -> Tensor:
         """Return the features [N, F] by which images are retrieved and classified.
 
-        Those of a second class token, which some methods need only in training, are left out.
+        Features of a second class token, which some methods need only in training, are left out.
         """
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
             return self._pool(self.backbone.without, inputs)

@@ -17,8 +17,8 @@ ONE_CYCLE_RISE, ONE_CYCLE_START, ONE_CYCLE_END = 0.3, 1 / 25, 1 / 25e4
 def build_optimizer(config: OptimizerConfig, groups: list[ParamGroup]) -> torch.optim.Optimizer:
     """Build the optimiser with one parameter group for each role.
 
-    A role says what a parameter is ("backbone", "head", …). Each group has torch's keys, `role`,
-    and `base_lr` = lr · multiplier of the role. Fused kernels update a tensor in one pass.
+    A role says what a parameter is ("backbone", "head", …). To torch's keys each
+    group adds `role` and `base_lr`, which is lr times the multiplier of the role.
     """
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
@@ -75,7 +75,7 @@ class RateSchedule:
         """Return the factor of all base learning rates at a step."""
         warmup = self.config.warmup_epochs * self.steps_per_epoch
         n = self.epochs * self.steps_per_epoch - warmup  # steps after the warm-up
-        i = max(0, step - warmup)  # of them, those before this step
+        i = max(0, step - warmup)  # steps after the warm-up and before this one
         match self.config.name:
             case "constant":
                 return 1.0
@@ -106,4 +106,4 @@ def _one_cycle_factor(i: int, n: int) -> float:
     else:  # a run too short for a rise (peak_step ≤ 0) starts at its peak
         peak_step = max(peak_step, 0.0)
         start, end, share = 1.0, ONE_CYCLE_END, (i - peak_step) / max(n - 1 - peak_step, 1.0)
-    return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * share))  # a cosine from start to end

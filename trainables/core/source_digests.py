@@ -51,7 +51,7 @@ def find_module_file(name: str) -> Path | None:
         with contextlib.suppress(ImportError, ValueError):
             if spec := importlib.util.find_spec(top):
                 roots, file = spec.submodule_search_locations or (), spec.origin
-    if not parents and file is not None:
+    if not parents and file is not None:  # the top-level module itself is wanted
         return Path(file) if Path(file).suffix == ".py" else None
 
     # find the module below them
@@ -62,7 +62,7 @@ def find_module_file(name: str) -> Path | None:
 
 @cache
 def _parse_module(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return a module's digest and its imports from its own package; None if it has no source."""
+    """Return a module's digest and what it imports from its package; None if it has no source."""
     path = find_module_file(name)
     if path is None:
         return None
@@ -76,9 +76,9 @@ def _parse_module(name: str) -> tuple[str, tuple[str, ...]] | None:
 def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
     """Yield the modules that a module imports at run time from its own top-level package.
 
-    For a module without a package, yield those in its folder, unless that is `site-packages`.
+    For a module without a package, yield the modules of its folder, unless in `site-packages`.
     """
-    top = package.partition(".")[0]
+    top = package.partition(".")[0]  # empty for a module without a package
     is_site_packages = any(part in ("site-packages", "dist-packages") for part in folder.parts)
     for name in _iterate_import_names(tree, package):
         first = name.partition(".")[0]
@@ -91,7 +91,7 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
 
 
 def _iterate_import_names(tree: ast.Module, package: str) -> Iterator[str]:
-    """Yield the absolute names of all that a module imports outside `if TYPE_CHECKING`."""
+    """Yield the absolute names of all that a module imports, except under `if TYPE_CHECKING`."""
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -112,9 +112,9 @@ def _iterate_import_names(tree: ast.Module, package: str) -> Iterator[str]:
 def _normalize_tree(node: Any) -> Any:
     """Return a syntax tree as nested lists that are equal in all versions of Python.
 
-    Docstrings, annotations and arguments of raised errors are left out, and empty fields, because
-    Python versions differ in them. Neighbouring texts of an f-string are joined, because versions
-    split them differently, and an empty format (`{x:}`) is dropped.
+    Docstrings, annotations and arguments of raised errors are left out. So are empty fields, in
+    which versions of Python differ, and an empty format (`{x:}`). Neighbouring texts of an f-string
+    are joined, because versions split them differently.
     """
     if isinstance(node, list):
         return [
@@ -122,11 +122,11 @@ def _normalize_tree(node: Any) -> Any:
             for child in node
             if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant))
         ]
-    if not isinstance(node, ast.AST):
+    if not isinstance(node, ast.AST):  # the value of a field
         return f"{type(node).__name__} {node!r}"
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         return ["Raise", _normalize_tree(node.exc.func)]
-    if isinstance(node, ast.Assert):
+    if isinstance(node, ast.Assert):  # without its message
         return ["Assert", _normalize_tree(node.test)]
     if isinstance(node, ast.JoinedStr):
         parts: list[Any] = ["JoinedStr"]
@@ -147,7 +147,7 @@ def _normalize_tree(node: Any) -> Any:
 
 
 def digest_modules(names: Iterable[str]) -> str:
-    """Return one digest of modules and all they import from their own top-level packages.
+    """Return one digest of the named modules and of all they import from their own packages.
 
     Raises:
         NoSource: one of `names` has no Python file.
@@ -165,7 +165,7 @@ def digest_modules(names: Iterable[str]) -> str:
 
 
 def digest_class(cls: type) -> str:
-    """Return the digest of the module of a loss, method or data set; NoSource if it has no file."""
+    """Digest the module of a loss, method or data set; raise NoSource if the class has no file."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if file is None or Path(file).suffix != ".py":
@@ -205,7 +205,7 @@ def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
 
 
 def list_equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
-    """Return all digests that are equal to a component's current code; none without source.
+    """Return the digests of code that is equal to a component's; empty if its source is unreadable.
 
     `accepted` has pairs of digests, at the component's present REVISION, that a user declared equal
     (`--same-code`).

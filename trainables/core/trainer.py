@@ -83,9 +83,9 @@ class Trainer:
         self.optimizer = parts.optimizer
         self.evaluator = Evaluator(config, self.splits, parts, self.device, group)
         self.labels = self.splits.train.labels.to(self.device)
-        per_epoch = len(self.plan_batches(0))
-        self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
-        self.total_steps = config.training.epochs * per_epoch
+        epoch_steps = len(self.plan_batches(0))
+        self.schedule = RateSchedule(config.schedule, config.training.epochs, epoch_steps)
+        self.total_steps = config.training.epochs * epoch_steps
 
         # begin at the first step
         self.epoch = 0  # finished epochs
@@ -94,8 +94,8 @@ class Trainer:
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
         self.trace: EpochMetrics | None = None  # loss terms of an epoch that is under way
-        self.resumed_from: int | None = None  # epoch
-        self.clock = self._saved = time.monotonic()  # last update of `seconds`; last checkpoint
+        self.resumed_from: int | None = None  # epochs finished at the restored checkpoint
+        self.clock = self._saved = time.monotonic()  # of the last update and checkpoint
 
         # restore the newest checkpoint
         self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
@@ -121,7 +121,7 @@ class Trainer:
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
-                "Since version 0.2.0 a process trains one trial at a time. Remove this option; the "
+                "Since version 0.2.0 a process trains one trial at a time. Remove this option. The "
                 "trial then has another id and trains again.",
             )
         self.clock = time.monotonic()
@@ -138,15 +138,15 @@ class Trainer:
     def _initialize_from_features(self) -> None:
         """Initialise the method's head by the principal directions of the training features.
 
-        The directions are cached, unless the features depend on the seed, as with a backbone
-        without weights or with a second class token.
+        The directions are cached, unless the features depend on the seed, because the backbone
+        starts from random weights or has a second class token.
         """
         network = self.network.eval()
         blocks = self.inputs.iterate_blocks(self.splits.train)
         features = torch.cat([network.features(block) for block in blocks])
-        is_random = self.config.backbone.weights == "none"
+        is_random = network.backbone is not None and self.config.backbone.weights == "none"
         has_second_token = isinstance(network.backbone, ExtraTokenViT)
-        if network.backbone is None or not (is_random or has_second_token):
+        if not (is_random or has_second_token):
             # a function that `fit` calls instead of computing the directions
             network.method.principal = load_principal_start(self.runtime.cache_dir)
         network.method.fit(features)
@@ -163,7 +163,7 @@ class Trainer:
         trace = self.trace = self.trace or EpochMetrics(self.epoch + 1, self.steps)
         self.inputs.prefetch(batches[trace.length :])
 
-        # train its batches
+        # train the batches of the epoch
         while trace.length < len(batches):
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
@@ -172,7 +172,7 @@ class Trainer:
                     self.save_checkpoint()
         trace.check()
 
-        # average its terms and warn of overwhelming gradients
+        # average the loss terms and warn of overwhelming gradients
         metrics = trace.compute_means()
         warn_of_overwhelming_terms(metrics, self.epoch + 1)
         self.trace = None  # the next checkpoint is at the end of an epoch
@@ -180,7 +180,7 @@ class Trainer:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
 
-        # evaluate it and keep the best weights
+        # evaluate the network and keep the best weights
         if self.evaluator.is_due(self.epoch):
             scores = self.evaluator.evaluate_epoch()
             self._keep_best_weights(scores[self.splits.selection][self.config.selection.metric])
@@ -189,7 +189,7 @@ class Trainer:
         if self.best is not None:
             metrics[self.evaluator.best_metric_name] = self.best["value"]
 
-        # report it
+        # report the epoch
         self._update_training_time()
         metrics["time/epoch_s"] = self.seconds - seconds_before
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
@@ -240,7 +240,7 @@ class Trainer:
         return draw_epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
     def _keep_best_weights(self, value: float) -> None:
-        """Copy the weights if `value` is the best selection metric yet, or if the last are kept."""
+        """Copy the weights if `value` is the best metric yet, or if `selection.keep` is "last"."""
         is_last = self.config.selection.keep == "last"
         if self.best is None or is_last or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}

@@ -22,13 +22,13 @@ LONGEST = 200  # characters of an id; file systems allow 255 bytes
 
 
 def check_trial_id(trial_id: object) -> str:
-    """Return the id if it is a plain name; refuse ids such as `../x`, `/x`, `a/b`, `..` or ``."""
+    """Return the id if it is a plain name; refuse an empty id and ids such as `../x` or `a/b`."""
     text = trial_id if isinstance(trial_id, str) else ""
-    is_plain = Path(text).name == text not in ("", "..")
+    is_plain = Path(text).name == text and text not in ("", "..")
     if is_plain and len(text) <= LONGEST and text.isprintable():
         return text
-    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name: its record was edited or damaged"
-    raise ConfigError("trial id", f"{fault}. Restore the file from a copy, or give another --out.")
+    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name, so a record was edited or damaged"
+    raise ConfigError("trial id", f"{fault}. Restore a copy of the records, or give another --out.")
 
 
 def locate_trial_folder(trials: Path, trial_id: object) -> Path:
@@ -36,7 +36,7 @@ def locate_trial_folder(trials: Path, trial_id: object) -> Path:
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
         fault = "The trial's folder is a symbolic link, which leads out of the output folder"
-        remedy = "Replace the link by a copy of the folder it points to."
+        remedy = "Replace the link by a copy of the folder to which it points."
         raise ConfigError(str(folder), f"{fault}. {remedy}")
     return folder
 

@@ -148,7 +148,7 @@ def test_an_export_from_before_digests_loads(valid: Path, tmp_path: Path) -> Non
             loaded = export.load_model(path, device="cpu").network.state_dict()
             assert all(torch.equal(loaded[key], weights[key]) for key in weights)
         else:
-            assert "digest does not match its content" in read_refusal(path)
+            assert "SHA-256 of the file's content differs" in read_refusal(path)
 
 
 @pytest.mark.parametrize(
