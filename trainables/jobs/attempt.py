@@ -45,7 +45,7 @@ def is_config_error(last: Mapping[str, Any]) -> bool:
 def count_equal_errors(
     counts: dict[str, Counter[str]], studies: Iterable[str], last: Mapping[str, Any]
 ) -> list[str]:
-    """Update `counts` by a trial's last event, and return those of its studies that must stop.
+    """Update `counts` by a trial's last event, and return which of the trial's studies must stop.
 
     `counts` maps a study to the number of each ConfigError since its last success. A study stops at
     the third equal error, because all its other trials would fail likewise.
@@ -85,13 +85,13 @@ class Attempt:
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
-            fault = f"{self.folder}: another process has locked the folder for {lock_seconds:.0f} s"
+            fault = f"{self.folder}: another process locked the folder for {lock_seconds:.0f} s"
             raise TimeoutError(f"{fault}. End that process and start again") from None
         self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
-        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))  # or finer
+        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))  # unless finer
         self._events: Iterator[Event] | None = None
 
     def receive_events(self, patience: float) -> list[Event]:
@@ -116,9 +116,10 @@ class Attempt:
                 feed_watchdog()
                 if event["event"] == "final" and self.clean:
                     shutil.rmtree(self._files.checkpoints, ignore_errors=True)
-                if event["event"] != "epoch" or time.monotonic() >= end:
+                is_last = event["event"] != "epoch"
+                if is_last or time.monotonic() >= end:
                     return events
-            raise TrialFailure("The runner ended without a final event")
+            raise TrialFailure("The job's runner ended without a final event")
         except OSError as error:
             self._logger.info("%s was interrupted by the machine: %s", self.job.trial_id, error)
             raise
@@ -132,7 +133,7 @@ class Attempt:
                 watch.close()
 
     def remove_files(self) -> None:
-        """Delete all files in the trial's folder except the lock; call once copies are stored."""
+        """Delete all files in the trial's folder except the lock, after copies have been stored."""
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -140,7 +141,7 @@ class Attempt:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End the runner and unlock the folder; only log errors of the runner's clean-up."""
+        """End the runner and unlock the folder; errors of the runner's clean-up are only logged."""
         events, self._events = self._events, None
         try:
             if isinstance(events, Generator):

@@ -34,7 +34,7 @@ EXIT_SECONDS = 10.0  # to wait for a failed process's last event
 
 @contextmanager
 def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
-    """Run a block with a trial's further processes (peers); yield the group and rank 0's runtime.
+    """Start a trial's other processes (peers) for a block; yield the group and rank 0's runtime.
 
     Raises:
         TrialFailure: a peer failed; the message says how.
@@ -57,7 +57,7 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
             if (event := peer.read_event()) != {"event": "ready"}:
                 raise peer.explain_end(event)
 
-        # train with them; if a collective fails, the first peer that has ended is the cause
+        # train with the peers; if a collective fails, the first peer that has ended is the cause
         try:
             with join_group(rendezvous, 0, size, torch.device(runtimes[0].device)) as group:
                 yield group, runtimes[0]
@@ -72,15 +72,15 @@ def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
 
 
 def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
-    """Return one process's runtime: its GPU or the CPU, its threads, and for rank 0 the folder."""
+    """Return the runtime of process `rank`: its device, its threads, and for rank 0 the folder."""
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
-        n_gpus = torch.cuda.device_count()
-        if ":" in runtime.device or n_gpus < size:
+        n_gpus = 1 if ":" in runtime.device else torch.cuda.device_count()  # `cuda:N` is one GPU
+        if n_gpus < size:
             raise ConfigError(
                 "resources.processes",
-                f"{size} processes for each trial on {runtime.device} need {size} GPUs, and this "
-                f"machine has {n_gpus}. Lower resources.gpus, and give --device cuda.",
+                f"{size} processes need {size} GPUs, but --device {runtime.device} gives {n_gpus}. "
+                "Give --device cuda, or lower resources.processes and resources.gpus.",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)
@@ -110,7 +110,7 @@ class Peer:
         return json.loads(line) if line else None
 
     def explain_end(self, last: Any) -> Exception:
-        """Return the error to raise for a peer whose last event is `last`; None: it was killed."""
+        """Return the error for an ended peer; its last event, `last`, is None if it was killed."""
         if last is None:
             code = self.process.wait()
             return OSError(f"Process {self.rank} of the trial ended with exit code {code}")
@@ -141,7 +141,7 @@ def main() -> int:
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         print(json.dumps({"event": "failed", "reason": reason}), file=answers, flush=True)
-        os._exit(1)  # at once, because the others wait in a collective
+        os._exit(1)  # at once, because all other processes wait in a collective
     return 0
 
 

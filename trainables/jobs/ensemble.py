@@ -47,7 +47,7 @@ def evaluate_ensemble(
     """Evaluate the concatenated test embeddings of all members; return the metrics by name.
 
     The members are networks that were trained on different folds of a study. `METRICS` are always
-    computed. One network is in memory at a time; the head of a method with its own score stays.
+    computed. One network is in memory at a time, and the heads of methods with their own scores.
     """
     # check that the members are folds of one configuration
     if len(members) < 2:
@@ -56,11 +56,11 @@ def evaluate_ensemble(
     for member in members:
         if _strip_fold(member.config) != _strip_fold(first.config):
             raise TrialFailure(
-                f"{member.export} and {first.export} differ in more than data.split.fold, so they "
-                "cannot form an ensemble"
+                f"The trials of {member.export} and {first.export} differ in more than "
+                "data.split.fold, so they cannot form an ensemble"
             )
         if not member.export.exists():
-            fault = f"{member.export} is gone. Give --force to train the study's folds again"
+            fault = f"{member.export} does not exist. Give --force to train the study's folds again"
             raise TrialFailure(fault)
 
     # embed the test images by each member, and evaluate the joint embeddings
@@ -98,14 +98,14 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
 
 def _build_joint_score(members: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
     """Return the members' common plain score, or else the mean of their methods' scores."""
-    score = members[0][1]
+    _, score = members[0]
     if isinstance(score, PlainScore):
         return score
     widths = [part.shape[1] for part, _ in members]
     methods = [method for _, method in members if isinstance(method, Method)]
 
     def average_scores(query: Tensor, reference: Tensor) -> Tensor:
-        """Return the mean score; each member's method compares its own columns of the rows."""
+        """Return the mean score; each method compares the columns that its network computed."""
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))
         scores = [
             compare_embeddings(method, q, r, method.loss.retrieval)

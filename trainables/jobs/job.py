@@ -54,7 +54,7 @@ def run_job(job: Job) -> Iterator[Event]:
     elif job.mode != "train":
         raise TrialFailure(
             f"{folder} has no model to evaluate: the trial has not finished here, or `ablate "
-            "prune` deleted its weights. Give --force to train it again"
+            "prune` deleted its weights. Give --force to train the trial again"
         )
     else:
         if folder is not None and not TrialFolder(folder).config.exists():
@@ -73,8 +73,8 @@ def run_job(job: Job) -> Iterator[Event]:
 
 
 def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
-    """Return a finished trial's event `final` with those of the job's metrics that it lacked."""
-    # metrics of another version of the evaluator do not count
+    """Return the event `final` of a finished trial, with the job's missing metrics added."""
+    # metrics by another version of the evaluator are dropped
     earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
     if job.mode == "ensemble":
         members = [
@@ -93,7 +93,7 @@ def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
 def _compute_missing_metrics(
     job: Job, config: TrialConfig, export: str, earlier: Mapping[str, Event]
 ) -> dict[str, Event]:
-    """Compute metrics that `earlier` lacks; return all metrics of each split that lacked some."""
+    """Compute metrics that `earlier` lacks; return all metrics of each split that lacked one."""
     folder = job.runtime.trial_dir
     requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
@@ -112,7 +112,7 @@ def _compute_missing_metrics(
 
 
 def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
-    """Train a trial, yield its events and return the final one; None if it pauses."""
+    """Train a trial, yield its events and return the final one, or None if the trial pauses."""
     with train_together(job) as (group, runtime), _explain_exhausted_memory(config):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require_splits(job.evaluate)
@@ -149,7 +149,7 @@ def _explain_exhausted_memory(config: TrialConfig) -> Iterator[None]:
 
 
 def _load_result(job: Job, identity: Event) -> Event | None:
-    """Return the stored final event of a finished trial, or None if it must be trained.
+    """Return the stored final event of a finished trial, or None if the trial must be trained.
 
     The event counts only if its export exists and the driver's code made it. An event of another
     `identity` (configuration hash and seed) is refused.
@@ -165,14 +165,14 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         final: Event = json.loads(path.read_text())
         digest = final.pop(DIGEST, None)  # the first versions wrote none
         if digest is not None and digest != _seal_result(final)[DIGEST]:
-            raise ValueError("The digest does not match")
+            raise ValueError("The SHA-256 of the result differs from the recorded SHA-256")
     except ValueError:
         LOG.warning("%s is damaged. The trial resumes from its checkpoints.", path)
         return None
     recorded = {name: final.pop(name, None) for name in identity}
     if recorded != identity:
         fault = f"This result belongs to {recorded}, not to {identity}"
-        raise ConfigError(str(path), f"{fault}. Give another output folder, or remove this one.")
+        raise ConfigError(str(path), f"{fault}. Give another output folder, or remove this file.")
     if not join_inside(folder, final["export"]).exists():
         return None
     # evaluations by another evaluator are computed again

@@ -30,14 +30,14 @@ def describe_node() -> str:
 
 
 def localize_job(payload: Payload) -> Job:
-    """Return the job; if node and driver share no folder, replace its folders by the node's own."""
+    """Return the job, with folders of this node if node and driver share no folder."""
     job, storage = payload.job, payload.storage
     folder = job.runtime.trial_dir
-    if storage is None or not storage.own_folder:
+    if storage is None or not storage.own_folder:  # the folder is shared
         if folder is not None and not folder.parent.is_dir():
             raise OSError(
                 f"{describe_node()}: {folder.parent}, the folder of trials, does not exist. "
-                "Give a folder that all nodes share, or --storage URI"
+                "Give an --out that all nodes share, or --storage URI"
             )
         return job
     cache = locate_default_cache().resolve()
@@ -77,10 +77,10 @@ def fetch_files(storage: Storage, job: Job) -> None:
     folder = job.runtime.trial_dir
     assert folder is not None
     has_state = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
-    # (trial, local folder): the job's own, unless shared and filled; then members of an ensemble
+    # pairs (trial, local folder): the job's trial, unless its shared folder has a state already
     targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
-    targets += [(export.parent.name, export.parent) for export in exports]
+    targets += [(export.parent.name, export.parent) for export in exports]  # of an ensemble
     files, root = pyarrow.fs.FileSystem.from_uri(storage.uri)
     for trial_id, target in targets:
         checkpoint = find_newest(files, root, storage.checkpoints.get(trial_id, ()))
@@ -92,12 +92,12 @@ def fetch_files(storage: Storage, job: Job) -> None:
 def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield names and paths of the files of a trial's folder that belong to a checkpoint.
 
-    They are the newest state with its best weights (or all files that another runner keeps with
-    its checkpoints), and the files of the trial's folder itself, such as log, result and export.
+    They are the newest state with its best weights, and files such as log, result and export. If a
+    runner's checkpoints have other names than `steps-…`, all of them are yielded.
     """
     names = {path.name for path in (folder / CHECKPOINTS).glob("[!.]*") if path.suffix != ".tmp"}
     states = sorted(name for name in names if name.startswith("steps-"))
-    if states:
+    if states:  # the name of a state ends with the epoch of its best weights
         names = {states[-1], f"best-{states[-1].rpartition('-')[2]}"} & names
     for name in sorted(names):
         yield f"{CHECKPOINTS}/{name}", folder / CHECKPOINTS / name
@@ -107,7 +107,7 @@ def iterate_checkpoint_files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def read_folder_state(folder: Path) -> dict[str, tuple[int, int]]:
-    """Return file → (size, time) for a trial's checkpoint and result, to notice a newer state."""
+    """Return file → (size, time) of a trial's checkpoint and result, to notice when they change."""
     state = {}
     for name, path in iterate_checkpoint_files(folder):
         with contextlib.suppress(FileNotFoundError):
@@ -152,8 +152,9 @@ def find_newest(files: Any, root: str, folders: tuple[str, ...]) -> str | None:
             for info in files.get_file_info(selector)
             if info.type == pyarrow.fs.FileType.File
         }
-        for name in sorted({path.partition("/")[0] for path in sizes}, reverse=True):
-            if f"{name}/{MANIFEST}" not in sizes:  # written last, so the copy is incomplete
+        names = {path.partition("/")[0] for path in sizes}  # of this folder's checkpoints
+        for name in sorted(names, reverse=True):  # the newest one first
+            if f"{name}/{MANIFEST}" not in sizes:  # the list is copied last
                 continue
             with files.open_input_stream(f"{location}/{name}/{MANIFEST}") as stream:
                 listed = json.loads(stream.read())

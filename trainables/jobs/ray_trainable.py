@@ -42,7 +42,7 @@ LOG = logging.getLogger(__name__)
 
 
 def watch_driver(driver: Leader) -> None:
-    """End this process soon after the driver, if it runs on this host; Ray would take seconds."""
+    """End this process soon after the driver ends, if the driver runs on this host."""
 
     def wait_for_end() -> None:
         while is_running(driver.pid, driver.start):
@@ -93,7 +93,7 @@ class JobTrainable(tune.Trainable):
         """Return the trial's next events as Tune's result.
 
         With a storage, return after ten seconds at most, since Tune saves checkpoints only between
-        steps, and ask for a checkpoint once the trial's folder has a newer state.
+        steps, and ask for a checkpoint whenever the trial's folder has a newer state.
         """
         if self._attempt is None:
             self._attempt = self._enter_folder()
@@ -114,7 +114,7 @@ class JobTrainable(tune.Trainable):
         return self._build_result(events) | {"should_checkpoint": changed or bool(self._last)}
 
     def _enter_folder(self) -> Attempt:
-        """Lock the trial's folder, fetch what the job needs, and return the attempt to run it."""
+        """Lock the trial's folder, fetch the job's files, and return the job's attempt."""
         payload = self._payload
         self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
@@ -169,7 +169,7 @@ class JobTrainable(tune.Trainable):
         """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
-        """Close the attempt, unless the thread that runs it does not return in `STOP_SECONDS`."""
+        """Close the attempt, unless its thread does not return within `STOP_SECONDS`."""
         attempt, self._attempt = self._attempt, None
         if attempt is None:
             return
@@ -196,9 +196,9 @@ def wait_for_storage(operation: Callable[[], Any]) -> Any:
                     f"{describe_node()}: the storage does not answer ({error}). Check --storage"
                 ) from error
             LOG.warning("The storage does not answer (%s). The worker retries.", error)
-        except RuntimeError as error:  # Tune did not find the driver's marker
+        except RuntimeError as error:  # Tune did not find the driver's marker file
             raise OSError(
                 f"{describe_node()}: this node sees another storage than the driver. Give "
-                f"a folder that all nodes share or a URI ({str(error).splitlines()[0]})"
+                f"--storage a URI or a shared folder ({str(error).splitlines()[0]})"
             ) from error
         time.sleep(PAUSE_SECONDS)

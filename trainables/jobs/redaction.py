@@ -27,7 +27,7 @@ def redact_secrets(text: str) -> str:
         is_secret = _SECRET.search(name.lower()) and not Path(value).is_absolute()
         if is_secret and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
-    # and the password in `https://user:password@host`
+    # hide also the password in `https://user:password@host`
     return _USER.sub(rf"\1:{HIDDEN}", text)
 
 

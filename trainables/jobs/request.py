@@ -29,7 +29,7 @@ class JsonSerializable:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Build an instance from what `to_dict` returned, perhaps with older code elsewhere.
+        """Build an instance from the output of `to_dict`, which older code may have written.
 
         Raises:
             ConfigError: a field is missing or unknown, or its value has another type.

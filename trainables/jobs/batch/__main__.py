@@ -28,15 +28,15 @@ def build_parser() -> argparse.ArgumentParser:
         "was started; 130, 143 and 129: stopped by Ctrl-C, SIGTERM and SIGHUP.",
     )
     n_trials = "The number of trials that run at the same time (default: 1)."
-    device = "The device: auto, cpu, cuda (all GPUs in turn) or cuda:N (default: the sweep's)."
+    device = "The device: auto, cpu, cuda (all GPUs in turn) or cuda:N (default: as in the sweep)."
     add = parser.add_argument
     add("cells", metavar="CELLS", help="The file that `ablate cells SPEC --to CELLS` wrote.")
     add("--out", required=True, metavar="DIR", help="The folder for results and checkpoints.")
     add("--processes", type=int, default=1, metavar="N", help=n_trials)
     add("--device", help=device)
     add("--shard", default="1/1", metavar="I/N", help="Run only part I of N, for example 2/8.")
-    add("--data-root", metavar="DIR", help="The data folder of the sweep on this machine.")
-    add("--check", action="store_true", help="Check code, data and weights, and exit.")
+    add("--data-root", metavar="DIR", help="The folder on this machine with the sweep's data.")
+    add("--check", action="store_true", help="Check code, data and weights, but run no trial.")
     return parser
 
 
@@ -74,22 +74,22 @@ def _run(args: argparse.Namespace) -> int:
     # read the trials, and choose this part's trials and devices
     source, entries = read_cells(cells)
     entries = entries[part - 1 :: parts]  # neighbours, whose costs are often alike, are spread
-    default = entries[0].job.runtime.device if entries else "cpu"
-    devices = list_devices(default if args.device is None else args.device)
+    sweep_device = entries[0].job.runtime.device if entries else "cpu"
+    devices = list_devices(sweep_device if args.device is None else args.device)
     first = (part - 1) % len(devices)  # parts on one machine begin with different devices
     devices = devices[first:] + devices[:first]
     cache = locate_default_cache().resolve()
     settings = runner.BatchSettings(source, folder, cache, devices[0], data_root)
 
     # check what is left to run
-    shard = f", part {part} of {parts}" if parts > 1 else ""
+    shard = f" in part {part} of {parts}" if parts > 1 else ""
     runner.print_line(f"Sweep {source.name} ({source.sweep_id}) has {len(entries)} trials{shard}.")
     pending = runner.list_pending(settings, entries)
     if len(pending) < len(entries):
-        runner.print_line(f"Of them {len(entries) - len(pending)} have ended already.")
+        runner.print_line(f"{len(entries) - len(pending)} of these trials have ended already.")
     runner.check_machine(settings, pending)
     if args.check:
-        runner.print_line("Code, data and weights are as they should be; nothing was run.")
+        runner.print_line("Code, data and weights are as they should be. No trial was run.")
         return 0
 
     # run the pending trials and report all

@@ -132,14 +132,14 @@ def read_cells(path: Path) -> tuple[Source, list[Entry]]:
 
 def check_identity(trial: "Entry | Result") -> TrialConfig:
     """Return a trial's configuration; raise ValueError if it is invalid or another trial's."""
-    job = trial.job if isinstance(trial, Entry) else trial
+    job = trial.job if isinstance(trial, Entry) else trial  # a result has the job's fields itself
     config = TrialConfig.model_validate(job.config)
     config_hash = identity.compute_config_hash(config, trial.fingerprint)
     trial_id = identity.build_trial_id(config_hash, job.seed)
     if (config_hash, trial_id) != (trial.config_hash, job.trial_id):
         raise ValueError(
-            f"The configuration is that of trial {trial_id}, not of trial {job.trial_id}: it was "
-            "edited, or other code wrote it. Write the cells anew with `ablate cells`."
+            f"The configuration is that of trial {trial_id}, not of trial {job.trial_id}. It was "
+            "edited, or other code wrote it. Write the file of cells again with `ablate cells`."
         )
     return config
 
@@ -219,18 +219,18 @@ class Result(Strict, extra="ignore"):
     def check_values(self) -> Self:
         """Check epochs, metrics and file names against the trial's configuration."""
         total, last = check_identity(self).training.epochs, self.last
-        epochs, names = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
-        if epochs != sorted({*epochs}) or epochs[-1:] > [total]:
-            raise ValueError(f"The numbers of the epochs do not rise to {total}")
+        epochs, allowed = [epoch.epoch for epoch in self.epochs], {*TRIAL_FILES}
+        if epochs != sorted({*epochs}) or any(epoch > total for epoch in epochs):
+            raise ValueError(f"The epochs are not in ascending order, or one is above {total}")
         if isinstance(last, Final):
             if last.epochs != total or len(epochs) not in (0, total) or last.best_epoch > total:
-                raise ValueError(f"The trial ended after {last.epochs} epochs of {total}")
+                raise ValueError(f"The result does not fit a trial of {total} epochs")
             if last.export not in self.files:
-                raise ValueError(f"The trial has no file {last.export}")
-            names.add(last.export)
-        if not names.issuperset(self.files):
-            allowed = f"allowed are {', '.join(names)}"
-            raise ValueError(f"The trial has the files {', '.join(self.files)}; {allowed}")
+                raise ValueError(f"The result does not list the file of the model, {last.export}")
+            allowed.add(last.export)
+        if not allowed.issuperset(self.files):
+            files = f"the files {', '.join(self.files)}"
+            raise ValueError(f"The result lists {files}, but may list only {', '.join(allowed)}")
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
                 if not math.isfinite(value) and not name.startswith("observed/"):
@@ -259,7 +259,7 @@ def read_result(folder: Path) -> Result:
     """Read a trial's result; raise ConfigError if it was altered or has impossible values."""
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")
-    values = head if isinstance(head, dict) else {"head": head}
+    values = head if isinstance(head, dict) else {"head": head}  # which is refused below
     *epochs, last = lines or [None]
     try:
         return Result.model_validate({**values, "epochs": epochs, "last": last})

@@ -78,9 +78,9 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     if differing := {name for code in sources for name in list_differing_components(code)}:
         raise ConfigError(
             socket.gethostname(),
-            f"The source of {', '.join(sorted(differing))} differs from that where the cells were "
-            "written. Put the same code on both machines, or write the cells anew with "
-            "`ablate cells`.",
+            f"The source of {', '.join(sorted(differing))} differs from the source on the machine "
+            "where `ablate cells` wrote the file. Put the same code on both machines, or write the "
+            "file again.",
         )
 
     # check each trial's identity and images
@@ -91,7 +91,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         except ValueError as error:
             raise ConfigError(str(entry), str(error)) from None
         data = config.data
-        data_key = data.model_dump_json(exclude={"augment"})
+        data_key = data.model_dump_json(exclude={"augment"})  # which changes no stored image
         if data_key not in fingerprints:
             with require_cache(settings.cache):
                 fingerprints[data_key] = load_splits(data, settings.cache).fingerprint
@@ -125,8 +125,8 @@ def run_processes(
 ) -> None:
     """Run trials in several processes, which take the devices in turn.
 
-    Each process walks through all trials and skips those that another one has locked, so the others
-    finish the trials of a killed process except the one that it was training.
+    Each process walks through all trials and skips those that another process has locked. If one is
+    killed, the others therefore run all trials that are left, except the one that it was training.
 
     Raises:
         OSError: the disk is full; all processes were ended.
@@ -139,14 +139,14 @@ def run_processes(
         workers[-1].start()
     for worker in workers:
         worker.join()
-        if worker.exitcode == errno.ENOSPC:
-            raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
+        if worker.exitcode == errno.ENOSPC:  # from `_run_child`
+            raise OSError(errno.ENOSPC, "the disk has no space left", str(settings.folder))
         if worker.exitcode != 0:
             print_line(f"A worker process ended (exit code {worker.exitcode}).", error=True)
 
 
 def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
-    """Run trials in a process that ends with its parent."""
+    """Run trials in a process that ends when its parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent
     parent = multiprocessing.parent_process()
     assert parent is not None

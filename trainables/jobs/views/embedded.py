@@ -58,7 +58,7 @@ class Reader:
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
         parts.network.load_state_dict(read_weights(export))
         self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._splits: dict[str, Embedded] = {}  # those embedded so far
+        self._splits: dict[str, Embedded] = {}  # the splits embedded so far
 
     def embed_split(self, name: str) -> "Embedded":
         """Return a split of the trial, embedded at its first use."""
@@ -67,7 +67,7 @@ class Reader:
         return self._splits[name]
 
     def read_view(self, view: View) -> dict[str, Any]:
-        """Compute the data of a figure; return its kind, options, split's size, and the values.
+        """Compute the data of a figure; return them, its kind, its options and its split's size.
 
         Raises:
             ConfigError: the trial has no such split, or the view does not suit split or method.
@@ -120,7 +120,7 @@ class Embedded:
         return scores, hits
 
     def draw_pairs(self, count: int, stream: str) -> Tensor:
-        """Return the positions of two images each of up to `count` drawn classes that have two."""
+        """Draw up to `count` classes of two images or more; return the positions of two of each."""
         by_class = self.group_by_class(draw(len(self.subset), stream))
         pairs = [positions[:2] for positions in by_class if len(positions) > 1][:count]
         return torch.tensor([position for pair in pairs for position in pair])
@@ -143,7 +143,7 @@ class Embedded:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if isinstance(backbone, ExtraTokenViT):
             raise ConfigError(
-                "figures", "This figure needs a backbone with one class token. Choose another cell."
+                "figures", "This figure needs a model with one class token. Choose another cell."
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]

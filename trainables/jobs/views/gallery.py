@@ -21,7 +21,7 @@ MOST_QUERIES = 2048  # among which failures are sought
 @VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
-    """Return `rows` of a picture gallery: drawn queries, then up to `failures` of the worst.
+    """Return `rows` of a picture gallery: drawn queries, then up to `failures` failures.
 
     A row has the picture `query`, its `class`, the `rank` of its first hit (an image of its class,
     from 1), and `near`: the nearest pictures with `class`, `hit` and `score`. `looked_at` counts

@@ -69,10 +69,10 @@ def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
     width = getattr(backbone.model, "num_features", None)
     if maps.dim() == 4:
         return maps.permute(0, 3, 1, 2) if maps.shape[-1] == width != maps.shape[1] else maps
-    patches = maps[:, getattr(backbone.model, "num_prefix_tokens", 1) :]
+    patches = maps[:, getattr(backbone.model, "num_prefix_tokens", 1) :]  # without the class token
     side = math.isqrt(patches.shape[1])
     if maps.dim() != 3 or side**2 != patches.shape[1]:
         fault = f"The backbone's last features have the shape {tuple(maps.shape)}"
-        remedy = "Choose a backbone with maps [B, C, H, W] or the tokens of a square grid."
-        raise ConfigError("figures, grad_cam", f"{fault}. {remedy}")
+        needed = "Grad-CAM needs maps [B, C, H, W] or the tokens of a square grid"
+        raise ConfigError("figures, grad_cam", f"{fault}, but {needed}. Choose another backbone.")
     return patches.mT.reshape(len(patches), -1, side, side)

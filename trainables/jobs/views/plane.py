@@ -32,25 +32,25 @@ ARC_DIRECTIONS = 2001  # between the two proxies
 def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     """Return the plane of the two training classes whose proxies (class vectors) are most alike.
 
-    `classes` names both and the unseen class nearest to them; `points` has coordinates [x, y] of
-    unit embeddings of up to `images` images of each; `proxies` those of the two proxies; `sure` is
-    the probability of the likelier class at `DIRECTIONS` angles from 0; `angle`, in degrees, lies
-    between the proxies; `unsure` is the share of it where that probability is below `level`.
+    `classes` names these two and the unseen class nearest to them. `points` are the coordinates
+    [x, y] of up to `images` images of each of the three; `proxies` are those of the two proxies.
+    `sure` is the probability of the first class at `DIRECTIONS` angles. `unsure` is the share of
+    the `angle` between the proxies, in degrees, in which both probabilities are below `level`.
     """
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training
     references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
     width = split.rows.shape[1]
-    fault = "The loss is no softmax over the cosines to a proxy of each class"
+    fault = "The loss is no softmax over the cosines to one proxy of each class"
     if references is None or scale is None or not geometry.is_cosine:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     if references.per_class > 1 or references.vectors.shape[1] != width:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError("figures, plane", "There is one training class. Train on two or more.")
+        raise ConfigError("figures, plane", "There is one training class. Train on two classes.")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
-    one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
+    one, two = sorted(divmod(int(cosines.argmax()), len(centres)))  # row, column of the largest
     first, second = centres[one], centres[two]
 
     # span their plane, and find the unseen class nearest to both

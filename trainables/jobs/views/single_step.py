@@ -24,17 +24,17 @@ PERPLEXITY = 10.0
 
 @VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
-    """Return where `images` images, two of a class, lie before and after one gradient step.
+    """Return where `images` images, two of each class, lie before and after one gradient step.
 
-    `before` and `after` have [x, y] of each image, from one t-SNE of the unit embeddings of both;
-    `label` is each one's index in `classes`; `pictures` are the anchor, its pixels multiplied by
-    `dark`, and the positive (another image of its class). `distances` between these two, before and
-    after, and how far each image `moved` are Euclidean distances of unit embeddings.
+    `before` and `after` have [x, y] of each image, from one t-SNE of all unit embeddings; `label`
+    is an image's index in `classes`. `pictures` are the anchor, whose pixels are multiplied by
+    `dark`, and the positive, another image of its class. `distances` has their Euclidean distance
+    before and after the step, and `moved` how far each image moved, both of unit embeddings.
     """
     # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
     if len(positions) < 4:
-        fault = f"There are {len(positions) // 2} classes with two images, and two are needed"
+        fault = f"The split has {len(positions) // 2} classes with two images, and must have two"
         raise ConfigError("figures, single_step", f"{fault}. Give a larger split.")
     pictures, backbone = split.load_pictures(positions)
     mean, std = (
@@ -53,7 +53,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     _take_gradient_step(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
-        fault = f"A step at the rate {rate:g} is not finite. Lower the rate."
+        fault = f"After a step at the rate {rate:g} an embedding is not finite. Lower the rate."
         raise ConfigError("figures, single_step.rate", fault)
 
     # map the embeddings before and after to points of one plane

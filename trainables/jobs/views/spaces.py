@@ -37,9 +37,9 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     """Return the distribution of Euclidean distances between unit embeddings of drawn classes.
 
-    The classes have up to `images` images in all. `intra` and `inter` are shares of pairs of one
-    class and of two in bins with the borders `edges`; `means` are their mean distances; `overlap` =
-    Σ_bins min(intra, inter), 1 where the two cannot be told apart.
+    The classes have up to `images` images in all. `intra` and `inter` are shares of the pairs
+    within a class, and across classes, in bins with the borders `edges`; `means` are their mean
+    distances; `overlap` = Σ_bins min(intra, inter), which is 1 for two equal distributions.
     """
     # draw classes, at least two, as long as they have no more than `images` images
     order = draw(len(split.subset.classes), "distances")
@@ -48,7 +48,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     positions = torch.isin(split.subset.labels, classes).nonzero().squeeze(1).to(split.device)
     rows, labels = split.unit[positions], split.labels[positions]
 
-    # count the pairs of images by distance, of one class and of two
+    # count the pairs of images by distance, within a class and across classes
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
     sums = [0.0, 0.0]
@@ -83,8 +83,8 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     """Return the `cosines` [C × C] between proxies of drawn training classes (DDML's supplement).
 
     A proxy is a vector by which a loss represents a class; several of a class are averaged. Without
-    proxies, class means of unit embeddings are compared; `of` says which. `classes` are names in an
-    order (of average linkage) that sets similar ones side by side; `mean` leaves out the diagonal.
+    proxies, class means of unit embeddings are compared; `of` says which. `classes` are names, with
+    similar classes side by side (by average linkage). `mean` is the mean cosine between classes.
     """
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
@@ -153,7 +153,7 @@ def embedding_map(
 
     `x` and `y` are the points, `label` each one's index in `classes`, and `pictures` has [index,
     picture] of the first `pictures` points. If `centred`, the mean of its class is subtracted from
-    each embedding, which leaves how the images of a class differ (DVML, Fig. 1).
+    each embedding, so that only differences within classes are left (DVML, Fig. 1).
 
     The map shows which images are neighbours; distances and sizes of groups mean little.
 

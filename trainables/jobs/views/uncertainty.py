@@ -18,8 +18,8 @@ from trainables.jobs.views.embedded import VIEWS, Embedded, draw
 def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     """Return what the method measures of up to `images` drawn images, such as their uncertainty.
 
-    `values` has those of each measurement. `low` and `high` are picture, class and value of the
-    `ends` images with the lowest and highest values of the first measurement.
+    `values` has all values of each measurement. `low` and `high` are picture, class and value of
+    the `ends` images with the lowest and the highest values of the first measurement.
     """
     # draw images and measure them
     method, subset = split.network.method, split.subset

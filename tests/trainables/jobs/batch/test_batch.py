@@ -64,7 +64,7 @@ def test_started_again_it_trains_nothing(whole: Path, shared_cache: Path) -> Non
     before, begun = told(whole), list(made.begun(whole))
     cells = whole.parent / "cells.jsonl"
     code, text = made.finished(cells, whole, shared_cache)
-    assert code == 0 and "3 have ended already" in text
+    assert code == 0 and "3 of these trials have ended already" in text
     assert list(made.begun(whole)) == begun
     first = next(whole.glob("trials/*/result.jsonl"))
     first.write_bytes(first.read_bytes()[:-20])
@@ -72,7 +72,7 @@ def test_started_again_it_trains_nothing(whole: Path, shared_cache: Path) -> Non
     assert code == 2 and "remove this file and start the batch again" in text
     first.unlink()
     code, text = made.finished(cells, whole, shared_cache)
-    assert code == 0 and "2 have ended already" in text
+    assert code == 0 and "2 of these trials have ended already" in text
     assert told(whole) == before
     assert "epoch 1/4" not in first.with_name("trial.log").read_text().split("begins (train)")[-1]
 
@@ -177,7 +177,7 @@ def test_other_code_is_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(source_digests, "compute_component_digest", edited)
     # The cells were written before the edit.
     monkeypatch.setattr(made, "code", lambda config: SAVED)
-    assert "source of loss.proxy_anchor differs from that where the cells" in refused()
+    assert "source of loss.proxy_anchor differs from the source on the machine" in refused()
 
 
 SAVED = made.code(core_trials.config(Path("unread")).model_dump(mode="json"))
@@ -243,5 +243,5 @@ def test_shards_share_a_batch_out(drawn: Path, shared_cache: Path, tmp_path: Pat
             text=True,
             check=True,
         )
-        assert f"{3 - task} trials, part {task} of 2" in done.stdout
+        assert f"{3 - task} trials in part {task} of 2" in done.stdout
     assert len(told(tmp_path / "out")) == 3
