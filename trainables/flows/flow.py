@@ -201,7 +201,7 @@ class Flow(nn.Module):
             for k in range(config.couplings)
         )
         pairs = (config.couplings + 1) // 2
-        orders = [torch.arange(dim)] * min(pairs, 1)
+        orders = [torch.arange(dim)] * min(pairs, 1)  # the given order, if there is a pair
         for _ in range(1, pairs):
             orders.append(torch.randperm(dim) if config.permutation else orders[-1])
         # orders[p][i] is the dimension of x at position i of pair p; places[p] inverts orders[p].
@@ -216,7 +216,7 @@ class Flow(nn.Module):
             x, condition = self._convert_input(x, condition)
             scales: list[Tensor] = []
             log_diagonal = torch.zeros_like(x)
-            # each pair of couplings: the first transforms the second half, the second the first
+            # in each pair coupling 0 transforms half 1 by half 0, then coupling 1 half 0 by half 1
             for p in range(len(self.orders)):
                 halves = self._enter_pair(x, p)
                 log_scales = [torch.zeros_like(half) for half in halves]
@@ -245,7 +245,7 @@ class Flow(nn.Module):
             for p in reversed(range(len(self.orders))):
                 halves = self._split_halves(z.index_select(-1, self.orders[p]))
                 for passive, coupling in reversed(list(enumerate(self._get_pair(p)))):
-                    active = 1 - passive
+                    active = 1 - passive  # the half that the coupling transforms
                     halves[active] = coupling.inverse(halves[active], halves[passive], condition)
                 z = self._restore_input_order(torch.cat(halves, dim=-1), p)
             return z
@@ -255,7 +255,7 @@ class Flow(nn.Module):
         for p in range(len(self.orders)):
             halves = self._enter_pair(x, p)
             for passive, coupling in enumerate(self._get_pair(p)):
-                active = 1 - passive
+                active = 1 - passive  # the half that the coupling transforms
                 yield coupling, halves[active], halves[passive]
                 halves[active], _ = coupling(halves[active], halves[passive], None)
             x = torch.cat(halves, dim=-1)

@@ -148,7 +148,7 @@ def make_pairs(
     labels = labels.reshape(len(labels), -1)
     reference_labels = reference_labels.reshape(len(reference_labels), -1)
     query_slots = labels[:, None, :, None]
-    equal = (query_slots == reference_labels[None, :, None, :]) & (query_slots >= 0)
+    equal = (query_slots == reference_labels[None, :, None, :]) & (query_slots >= 0)  # not −1
     pos = equal.flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:

@@ -108,10 +108,10 @@ def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
     if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:
         exact = subtract_and_norm(x.detach(), y.detach()).square()
         product = _sum_squared_differences(x, y)
-        return safe_sqrt(exact + (product - product.detach()), floor=0.0)
+        return safe_sqrt(exact + (product - product.detach()), floor=0.0)  # adds only a gradient
     squared = squared_distance(x, y)
     near = (squared <= NEAR * (_largest_norm(x) + _largest_norm(y))).nonzero()
-    if len(near) > FEW * squared.numel():
+    if len(near) > FEW * squared.numel():  # subtracting all pairs is faster
         return subtract_and_norm(x, y)
     distance = squared.sqrt()
     for rows, columns in (part.unbind(1) for part in torch.split(near, 2**16)):

@@ -77,7 +77,7 @@ class Margin(Loss):
         )
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
-        """Return the mean of [α + D − β]₊ over positives, [α + β − D]₊ over drawn negatives.
+        """Return the mean of losses above 0: [α + D − β]₊ of positives, [α + β − D]₊ of negatives.
 
         D is −score, β the boundary of the anchor's class; each positive pair draws one negative.
         """
@@ -106,7 +106,7 @@ class Margin(Loss):
         return [ParamGroup("margins", [self.beta])]
 
     def _look_up_beta(self, labels: Tensor) -> Tensor:
-        """Return the boundary β of each anchor, [B, 1], or the only β, [1], for labels [B, S]."""
+        """Return β of each anchor, [B, 1], averaged over its labels [B, S]; or the only β, [1]."""
         if len(self.beta) == 1 and self.classes != 1:
             return self.beta
         used = labels >= 0

@@ -98,7 +98,7 @@ class Pml(Loss):
     @classmethod
     def check(cls, trial: "Trial", method: Traits) -> None:
         """Refuse a trial whose library loss cannot run, by calling the loss with a small batch."""
-        check_one_label(trial, method, "gives a class index for each image to another library")
+        check_one_label(trial, method, "passes one class index for each image to its library")
         if method.own_scores:
             raise ValueError(
                 f"method {trial.method.name} does not compare plain embeddings, and a loss of "
@@ -117,7 +117,7 @@ class Pml(Loss):
         if not (isinstance(value, Tensor) and value.shape == ()):
             raise ValueError(
                 f"the value of {getattr(trial.loss, 'class')} must be one number, not a tensor of "
-                "several. Leave the loss's reducer as it is."
+                "several. Leave the option reducer out."
             )
 
     def __init__(self, config: PmlOptions, *, classes: int, dim: int) -> None:
@@ -139,10 +139,10 @@ class Pml(Loss):
             return self._compute_loss(query, labels)
 
     def _compute_loss(self, query: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean of one call of the library's loss for each leading index of query."""
-        classes = labels[:, 0]
-        values = []
-        for x in query.flatten(0, -3) if query.dim() > 2 else query[None]:
+        """Call the library's loss for each leading index of query[..., B, D]; return the mean."""
+        classes, values = labels[:, 0], []
+        batches = query.flatten(0, -3) if query.dim() > 2 else query[None]
+        for x in batches:
             indices = None if self.miner is None else self.miner(x, classes)
             values.append(self.module(x, classes, indices))
         return torch.stack(values).mean()
@@ -175,7 +175,7 @@ def find_geometry(distance: Any) -> Geometry:
 
 
 def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
-    """Build class `part` of the library's module `kind`, with the sizes that it takes."""
+    """Build the class of `part` from the library's module `kind`, with the sizes that it takes."""
     name = getattr(part, "class")
     try:
         library = vars(import_module(f"{LIBRARY}.{kind}"))
@@ -184,14 +184,14 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
             "loss pml needs pytorch-metric-learning. Run pip install 'ablate[pml]'."
         ) from error
     if name not in library:
-        near = "".join(f", such as {name}" for name in get_close_matches(name, library, 1))
+        near = "".join(f", such as {match}" for match in get_close_matches(name, library, 1))
         raise ValueError(f"{LIBRARY}.{kind} has no class {name}. Name one of its classes{near}.")
     try:
-        # of SIZE_ARGUMENTS pass those that a constructor of the class or of a base takes
+        # of SIZE_ARGUMENTS pass those that the constructor of the class or of a base class takes
         bases = [base for base in library[name].__mro__ if "__init__" in vars(base)]
         parameters = {p for base in bases for p in inspect.signature(base.__init__).parameters}
-        sizes = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
-        built: nn.Module = library[name](**part.options, **sizes)
+        taken = {k: v for k, v in arguments.items() if k in parameters or k not in SIZE_ARGUMENTS}
+        built: nn.Module = library[name](**part.options, **taken)
     except Exception as error:
         raise _build_refusal(part, error) from error
     return built
@@ -199,9 +199,9 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
 
 def _build_refusal(part: Any, error: Exception) -> ValueError:
     """Return an error that quotes why the library cannot build or call a class with its options."""
-    name, line = getattr(part, "class"), (str(error).splitlines() or [type(error).__name__])[0]
+    name, first_line = getattr(part, "class"), next(iter(str(error).splitlines()), "")
     options = ", ".join(f"{k}={v}" for k, v in part.options.items())
     return ValueError(
         f"pytorch-metric-learning cannot compute {name}({options}) from embeddings and labels: "
-        f"{line or type(error).__name__}. Change the class or its options."
+        f"{first_line or type(error).__name__}. Change the class or its options."
     )

@@ -123,7 +123,7 @@ class ProxyNCAPP(ClassLoss):
 def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
     """Return the mean over queries of −log(Σ_R a e^x / Σ_R r e^x), with x, a, r [..., B, R].
 
-    A query without an attracting reference (a > 0) counts as 0; an empty sum Σ_R r e^x counts as 1.
+    A query without an attracting reference (a > 0) adds 0, and an empty sum Σ_R r e^x counts as 1.
     """
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
     zero, is_drawn = torch.zeros_like(near), (attract > 0).any(-1)

@@ -82,7 +82,7 @@ class SoftTriple(ClassLoss):
         similarity = score.reshape(*score.shape[:-1], self.classes, self.per_class)
         # [..., B, C]: the mean over the centres of each class, weighted by a softmax
         relaxed = ((similarity / self.options.gamma).softmax(-1) * similarity).sum(-1)
-        weights = pairs.pos[..., :: self.per_class].to(score.dtype)
+        weights = pairs.pos[..., :: self.per_class].to(score.dtype)  # one column for each class
         logits = self.options.scale * (relaxed - self.options.margin * weights)
         return soft_cross_entropy(logits, weights)
 

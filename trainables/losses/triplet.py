@@ -49,7 +49,7 @@ class TripletConfig(NamedConfig):
         if self.mining == "distance_weighted" and not self.normalize:
             raise ValueError(
                 "mining distance_weighted needs normalize: true, because its weights hold for "
-                "points on the unit sphere. Set normalize, or another mining."
+                "points on the unit sphere. Set normalize: true, or another mining."
             )
         return self
 
@@ -82,7 +82,7 @@ class Triplet(Loss):
     def _sum_over_drawn(
         self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the triplet loss of every (a, p) with one negative, semi-hard or drawn.
+        """Compute the triplet loss of every (a, p) with one negative, which is semi-hard or drawn.
 
         Returns:
             For each pair (a, p), [..., B, R]: the loss, the weight of triplets with a loss above 0,
@@ -108,13 +108,13 @@ class Triplet(Loss):
         return mined * F.relu(excess), mined * (excess > 0), mined
 
     def _sum_over_all(self, distance: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum the triplet losses of every (a, p) over all, or all semi-hard, negatives.
+        """Sum the triplet losses of every (a, p) over all negatives, or over all semi-hard ones.
 
         Negatives with D_an < D_ap + α give a loss. They are a range of the sorted negatives, so
         that their number and total distance are differences of cumulative sums.
 
         Returns:
-            What `_sum_over_drawn` returns: loss, weight above 0 and weight of mined triplets.
+            As `_sum_over_drawn`: loss, weight of triplets with a loss, weight of mined triplets.
         """
         ordered, weights = sort_negatives(distance, pairs.neg)
         limit = distance + self.options.margin

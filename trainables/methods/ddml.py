@@ -129,7 +129,7 @@ class DDML(Plain):
         if loss.references() is not None and loss.logit_scale is None:
             raise ValueError(
                 f"loss {trial.loss.name} states no scale of its logits. Set method.logit_scale to "
-                "a number, not 'tied'."
+                "a number instead of 'tied'."
             )
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:

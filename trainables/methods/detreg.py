@@ -174,7 +174,7 @@ class DetReg(Plain):
     ) -> DetRegState:
         """Run the flow of each branch on the batch's points z and on their augmented points."""
         z = self._prepare_flow_input(features)
-        augmented, valid = self._augment_points(z, labels)
+        augmented, valid = self._augment_points(z, labels)  # `valid` is 1 or 0 for each item
         points = z if augmented is None else torch.cat([z, augmented])
         self.observations = {} if valid is None else {"with_neighbour": valid.mean()}
         query, r1 = self._run_branch(self.flow1, points, valid, "r1")
@@ -228,14 +228,14 @@ class DetReg(Plain):
     def _run_branch(
         self, flow: Flow, points: Tensor, valid: Tensor | None, name: str
     ) -> tuple[Tensor, Tensor]:
-        """Return a branch's query [B, D] and its mean R over batch and valid augmented points."""
+        """Return a branch's query [B, D] and mean R over batch and valid augmented points."""
         output, across = flow(points), self.options.across
         if self.options.spectrum == "diagonal":
             r = compute_diagonal_r(output, across)
         else:
             r = compute_singular_r(flow, points, across)
         # measure R and log |det| over the batch's points, and R over the augmented ones
-        batch = len(points) if valid is None else len(valid)
+        batch = len(points) if valid is None else len(valid)  # the number of the batch's points
         measurements = {
             f"{name}_items": r[:batch].mean(),
             f"{name}_log_det": output.log_det[:batch].mean() / points.shape[-1],
@@ -250,10 +250,10 @@ class DetReg(Plain):
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return for each item a point towards its k-th neighbour, [B, D], and 1 if there is one.
+        """Return for each item a point towards its k-th neighbour, [B, D], and 1 if it has one, [B].
 
-        Neighbours are of the item's class. An item without a k-th one gets its own point and 0, so
-        that shapes do not depend on the labels.
+        Neighbours are of the item's class. An item without a k-th neighbour gets its own point and
+        0, so that shapes do not depend on the labels.
         """
         kind, rank = self.options.augmentation, self.options.neighbour
         if kind == "none" or rank > len(z):

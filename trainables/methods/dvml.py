@@ -241,15 +241,15 @@ class DVML(Plain):
         """Return the metric loss of ẑ[T, B, D], taken as T batches or as one batch of B · T."""
         if self.options.generated == "batches":
             return self.metric(generated, labels, generator)
-        count, images, _ = generated.shape
-        pooled = generated.transpose(0, 1).flatten(0, 1)
-        repeated = labels.repeat_interleave(count, 0)
+        samples, images, _ = generated.shape
+        pooled = generated.transpose(0, 1).flatten(0, 1)  # samples of one image side by side
+        repeated = labels.repeat_interleave(samples, 0)
         if self.loss.references() is not None or self.options.same_image == "positive":
             return self.metric(pooled, repeated, generator)
         # pooled, without the positive pairs of two samples of one image
         itself = torch.arange(len(pooled), device=pooled.device)
         pairs = make_pairs(repeated, repeated, self_index=itself)
-        image = torch.arange(images, device=pooled.device).repeat_interleave(count)
+        image = torch.arange(images, device=pooled.device).repeat_interleave(samples)
         other_image = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
         pairs = replace(pairs, pos=pairs.pos * other_image)
         score = self.score(pooled, pooled, self.loss.geometry)

@@ -103,7 +103,7 @@ def load_principal_start(cache: Path) -> Principal:
     """
 
     def load_or_find(features: Tensor, dim: int) -> Start:
-        """Return the head's weight and bias from the cache, or compute and keep them."""
+        """Return the head's weight and bias from the cache, or compute both and cache them."""
 
         def write_start(folder: Path) -> None:
             weight, bias = find_principal_start(features, dim)

@@ -131,7 +131,7 @@ class IDML(Mixing):
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         """Build the uncertainty layer beside the head, and learnable uncertainties of proxies."""
-        if config.uncertainty_token is not None:  # F is the width of two tokens
+        if config.uncertainty_token is not None:  # the features are those of two tokens
             parts["features"] //= 2
         super().__init__(config, **parts)
         self.width = width = parts["features"]
@@ -154,26 +154,26 @@ class IDML(Mixing):
         assert isinstance(config, IDML.Config)
         loss, geometry = LOSSES[name], build_probe(trial.loss, trial.embedding.dim).geometry
         has_bias = isinstance(trial.loss, Softmax.Config) and trial.loss.bias
-        token, relu = config.uncertainty_token, config.uncertainty == "relu"
+        token, is_relu = config.uncertainty_token, config.uncertainty == "relu"
         takes_products = loss.classifies and not geometry.normalize
         takes_distances = geometry.kind in ("l2", "l2sq")
         introspective = config.metric != "plain"
         tests_introspective = config.test_metric == "introspective"
         for is_refused, reason in (
             (
-                relu and not takes_products,
+                is_relu and not takes_products,
                 "method.uncertainty relu needs a loss of products with class weights (softmax), "
                 f"not {name}. Take uncertainty vector, or the loss softmax.",
             ),
             (
-                config.bias_in_score and not (relu and has_bias),
+                config.bias_in_score and not (is_relu and has_bias),
                 f"method.bias_in_score needs uncertainty relu (now {config.uncertainty}) and a "
                 f"loss softmax with a bias (now {name}). Set both, or leave bias_in_score out.",
             ),
             (
                 token is not None and (trial.backbone.mode == "frozen" or not introspective),
-                f"method.uncertainty_token {token} needs backbone.mode finetune, because cached "
-                "features have no token, and an introspective metric. Set both, or no token.",
+                f"method.uncertainty_token {token} needs backbone.mode finetune (cached features "
+                "have no token) and a method.metric other than plain. Set both, or no token.",
             ),
             (
                 tests_introspective and (token == "discarded" or not introspective),
@@ -181,19 +181,19 @@ class IDML(Mixing):
                 "uncertainty, and uncertainty_token discarded removes it.",
             ),
             (
-                introspective and not relu and not takes_distances and not geometry.is_cosine,
-                "the introspective metric needs a loss of cosines or Euclidean distances, and the "
-                f"geometry of {name} is {geometry.kind}. Take another loss.",
+                introspective and not is_relu and not takes_distances and not geometry.is_cosine,
+                f"method.metric {config.metric} needs a loss of cosines or Euclidean distances, "
+                f"and the geometry of {name} is {geometry.kind}. Take another loss.",
             ),
             (
-                config.metric == "ism_dis" and (relu or not geometry.is_cosine),
+                config.metric == "ism_dis" and (is_relu or not geometry.is_cosine),
                 "method.metric must be ism_sim, not ism_dis, with uncertainty relu or geometry "
                 f"{geometry.kind} (loss {name}), because ism_dis is defined for cosines only.",
             ),
             (
                 introspective
                 and config.proxy_uncertainty == "learnable"
-                and loss.references is Loss.references,
+                and loss.references is Loss.references,  # the class does not override it
                 f"loss {name} has no proxies. Set method.proxy_uncertainty to zero.",
             ),
         ):
@@ -253,7 +253,7 @@ class IDML(Mixing):
             assert isinstance(self.loss, Softmax) and self.loss.bias is not None
             bias = self.loss.bias
             plain, s_r = plain + bias, s_r + bias[:, None]
-        # r = (β + γ) / α, from each pair's uncertainty β and distance α; else with β² and α²
+        # r = (β + γ) / α, from each pair's uncertainty β and distance α, or r = (β² + γ) / α²
         beta_squared, gamma = squared_distance(u_q, -u_r), self.options.gamma
         if self.options.uncertainty == "vector":
             alpha = semantic_distance(plain, geometry).clamp_min(CLOSEST)
@@ -281,7 +281,7 @@ class IDML(Mixing):
         """Return ‖u‖ of images, ‖u‖ of mixtures, and the gap between a mixture and its images.
 
         Each image is mixed with the next one, by CutMix if training does so, else by Mixup, with
-        one λ ~ Beta(b, b). The gap is ‖u‖ of the mixture minus the mean of the two (Fig. 6 and 8).
+        one λ ~ Beta(b, b). The gap is ‖u‖ of the mixture minus the mean of its images (Fig. 6, 8).
         """
         share = draw_beta_share(self.mix.mixing_beta, inputs, generator)
         partner = inputs.roll(-1, 0)
@@ -317,11 +317,11 @@ class IDML(Mixing):
         return y[..., : self.dim], y[..., self.dim :]
 
     def _measure_uncertainty(self, u: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Return the mean ‖u‖ of the step's original and of its mixed images."""
+        """Return the mean ‖u‖ of the step's original images, and that of its mixed images."""
         norms = u.norm(dim=-1)
         if self.mix.mixing == "none" or labels.shape[1] == 1:
             return {"uncertainty_original": norms.mean()}
-        mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
+        mixed = (labels[:, -1] != UNUSED).to(norms.dtype)  # 1 for an image with a second label
         # A step without images of a kind gives 0/0, which the mean of the epoch leaves out.
         means = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
         if self.mix.originals == "kept" or self.mix.mixing_probability < 1:

@@ -185,10 +185,10 @@ def mix_up(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
 def cut_mix(
     x: Tensor, partner: Tensor, share: Tensor, generator: Generator
 ) -> tuple[Tensor, Tensor]:
-    """Paste a box of partners into images x[B, C, H, W]; return them and the area share of x left.
+    """Paste a box of partners into images x[B, C, H, W]; return these and x's share of the area.
 
-    The box, one for all images, has sides W√(1 − λ), H√(1 − λ) around a random point and is cut off
-    at the border; `share` is λ.
+    There is one box for all images, with the sides W√(1 − λ) and H√(1 − λ) around a random point,
+    cut off at the border; `share` is λ.
 
     References:
         Yun et al., "CutMix: Regularization strategy to train strong classifiers with localizable
@@ -197,11 +197,12 @@ def cut_mix(
     height, width = x.shape[-2:]
     side = (1 - share).sqrt()
     centre = torch.rand(2, generator=generator, device=x.device)
-    inside = []  # which rows, and which columns, the box covers
+    inside = []  # which rows and which columns the box covers
     for position, length in zip(centre, (height, width), strict=True):
         half = (length * side).floor().div(2, rounding_mode="floor")
         middle = (length * position).floor()
         index = torch.arange(length, device=x.device)
         inside.append((index >= middle - half) & (index < middle + half))
-    box = inside[0][:, None] & inside[1][None, :]
+    rows, columns = inside
+    box = rows[:, None] & columns[None, :]
     return torch.where(box, partner, x), 1 - box.to(x.dtype).mean()

@@ -142,7 +142,7 @@ class NIR(Plain):
         def check_scale(self) -> "NIR.Config":
             if self.scale == "none" and self.temperature != 1:
                 raise ValueError(
-                    f"temperature {self.temperature:g} has no effect with scale none. Take scale t."
+                    f"temperature {self.temperature:g} has no effect with scale none. Set scale t."
                 )
             return self
 
@@ -161,7 +161,7 @@ class NIR(Plain):
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} needs at least two training classes. Set it to none.",
+                f"{config.negative_pairs!r} needs two training classes or more. Set none instead.",
             )
         self.options = config
         dim = parts["embedding"].dim
@@ -181,7 +181,7 @@ class NIR(Plain):
         limit = self.options.gradient_limit
         self._limiter = GradientLimiter(limit)
         query, flow_input, *limited = self._limiter.split(z, *([] if limit is None else tensors))
-        vectors, *weights = limited or tensors
+        vectors, *weights = limited or tensors  # without a limit the tensors stay as they are
         references = replace(references, vectors=vectors)
         parameters = dict(zip(parameters, weights, strict=True))
         # Run the flow under the proxy of each sample's class and under that of another class.
@@ -268,7 +268,7 @@ class NIR(Plain):
         return self.loss(score, pairs, generator=generator)
 
     def _compute_regularizer(self, state: NIRState) -> Tensor:
-        """Return f(L_NIR), which makes residuals likely about their proxy, not about another."""
+        """Return f(L_NIR), low where residuals are likely about their own class's proxy."""
         nll = self._negative_log_likelihood(state.own)
         self.observations = {
             "nll": nll.detach().mean(),
@@ -368,7 +368,7 @@ class _SplitFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Return the gradient of x, main path plus limited branch, and those of the others."""
+        """Return the sum of both gradients of x, which may be None, and those of other tensors."""
         main, *branch = gradients
         scaled, *others = ctx.limiter.scale_branch(main, branch)
         total = scaled if main is None else main if scaled is None else main + scaled
