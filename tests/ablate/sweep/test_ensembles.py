@@ -81,7 +81,7 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     gone.unlink()
     lacking = real(tmp_path, **FOLDED, metrics=["density", "spectrum"])
     drain(lacking)
-    assert "is gone. Give --force" in lacking.lost[rows[2]["trial_id"]]
+    assert "does not exist. Give --force" in lacking.lost[rows[2]["trial_id"]]
     assert "ensemble/spectrum" in of(lacking, "rates")[0], "the other cell's is there"
 
 

@@ -40,7 +40,7 @@ def test_weight_zero_is_seen_and_has_no_gradient() -> None:
     assert b.grad is None
     assert trace.compute_means()["term/b/value"] == 5.0
     assert trace.compute_means()["train/loss"] == 3.0
-    with pytest.raises(ConfigError, match="All terms have a weight of 0"):
+    with pytest.raises(ConfigError, match="All terms of the loss have the weight 0"):
         EpochMetrics(1, 0).add({"b": Term(b, 0.0)})
 
 

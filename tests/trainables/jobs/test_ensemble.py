@@ -97,7 +97,7 @@ def test_members_are_folds_of_one_configuration(
     with pytest.raises(TrialFailure, match="at least two members, not 1"):
         evaluate_ensemble(plain[:1], runtime)
     gone = replace(plain[2], export=tmp_path / "gone.safetensors")
-    with pytest.raises(TrialFailure, match=r"gone\.safetensors is gone. Give --force"):
+    with pytest.raises(TrialFailure, match=r"gone\.safetensors does not exist. Give --force"):
         evaluate_ensemble([*plain[:2], gone], runtime)
 
 

@@ -140,7 +140,7 @@ def run_processes(
     for worker in workers:
         worker.join()
         if worker.exitcode == errno.ENOSPC:  # from `_run_child`
-            raise OSError(errno.ENOSPC, "the disk has no space left", str(settings.folder))
+            raise OSError(errno.ENOSPC, "no space is left", str(settings.folder))
         if worker.exitcode != 0:
             print_line(f"A worker process ended (exit code {worker.exitcode}).", error=True)
 
