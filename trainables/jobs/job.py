@@ -154,11 +154,11 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     The event counts only if its export exists and the driver's code made it. An event of another
     `identity` (configuration hash and seed) is refused.
     """
-    folder, has_own_evaluations = job.runtime.trial_dir, True
+    folder, is_evaluation_valid = job.runtime.trial_dir, True
     if job.source is not None:
         require_driver_code(job.source)
         if folder is not None:
-            has_own_evaluations = prepare_folder(folder, job.source, trains=job.mode == "train")
+            is_evaluation_valid = prepare_folder(folder, job.source, trains=job.mode == "train")
     if folder is None or not (path := TrialFolder(folder).result).exists():
         return None
     try:
@@ -176,7 +176,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
     if not join_inside(folder, final["export"]).exists():
         return None
     # evaluations by another evaluator are computed again
-    return final if has_own_evaluations else {**final, "evaluations": {}}
+    return final if is_evaluation_valid else {**final, "evaluations": {}}
 
 
 def _seal_result(final: Event) -> Event:

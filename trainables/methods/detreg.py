@@ -250,7 +250,7 @@ class DetReg(Plain):
         return self._normalize_after_flow(output.z[:batch]), mean
 
     def _augment_points(self, z: Tensor, labels: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return for each item a point towards its k-th neighbour, [B, D], and 1 if it has one, [B].
+        """Return each item's point towards its k-th neighbour, [B, D], and 1 if it has one, [B].
 
         Neighbours are of the item's class. An item without a k-th neighbour gets its own point and
         0, so that shapes do not depend on the labels.

@@ -51,7 +51,7 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
 
 
 def build_layer(stream: str, inputs: int, outputs: int, init: Init = "kaiming") -> nn.Linear:
-    """Return a new linear layer, whose weight is drawn from a random stream of its own."""
+    """Return a new linear layer, whose weight is drawn from the random stream `stream`."""
     with streams.use_substream(stream):
         layer = Linear(inputs, outputs)
         initialize_linear(layer, init)

@@ -306,7 +306,7 @@ class IDML(Mixing):
         return F.relu(u) if self.options.uncertainty == "relu" else u
 
     def _join_halves(self, s: Tensor, u: Tensor) -> Tensor:
-        """Return the query [s | u], with u, and s by the geometry, of unit length for "unit"."""
+        """Return the query [s | u]; for "unit" normalise u, and s if the loss's geometry does."""
         if self.options.uncertainty == "unit":
             u = F.normalize(u, dim=-1)
             if self.loss.geometry.normalize:

@@ -104,7 +104,7 @@ class Mixing(Plain):
 
     @classmethod
     def describe_traits(cls, config: Any) -> Traits:
-        """Return the traits: items have several labels only with objective "joint" and "sets".
+        """Return the traits: an item has several labels only with objective "joint", labels "sets".
 
         All other settings add weighted losses of one label per item, which any loss can compute.
         """
@@ -113,7 +113,7 @@ class Mixing(Plain):
         return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
-        """Mix each image with another one and give it both labels; originals stay in front."""
+        """Mix each image with another one and give it both labels; originals, if kept, come first."""
         self.share = None
         if self.mix.mixing == "none":
             return batch
@@ -143,7 +143,7 @@ class Mixing(Plain):
     def metric(
         self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
     ) -> Tensor:
-        """Return the loss of mixtures, whose two labels λ weighs, plus that of kept originals."""
+        """Return the loss of mixtures, with λ between both labels, plus that of kept originals."""
         if self.share is None:
             return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":

@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
     # read the trials, and choose this part's trials and devices
     source, entries = read_cells(cells)
-    entries = entries[part - 1 :: parts]  # neighbours, whose costs are often alike, are spread
+    entries = entries[part - 1 :: parts]  # every N-th trial: neighbours often cost alike
     sweep_device = entries[0].job.runtime.device if entries else "cpu"
     devices = list_devices(sweep_device if args.device is None else args.device)
     first = (part - 1) % len(devices)  # parts on one machine begin with different devices
