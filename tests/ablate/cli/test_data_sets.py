@@ -113,7 +113,8 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         for name in ("Made_Bird_0001_2.jpg", "Made_Bird_0003_4.jpg"):
             assert f"a bad image: {first / name}: the image cannot be read (" in out
         assert (
-            "differs from its makers' description: 1 of 45 images are missing (001.Made_Bird_1/" in out
+            "differs from its makers' description: 1 of 45 images are missing (001.Made_Bird_1/"
+            in out
         )
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
 
