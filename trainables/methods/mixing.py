@@ -113,7 +113,7 @@ class Mixing(Plain):
         return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
-        """Mix each image with another one and give it both labels; originals, if kept, come first."""
+        """Mix each image with another and give it both labels; originals, if kept, come first."""
         self.share = None
         if self.mix.mixing == "none":
             return batch
