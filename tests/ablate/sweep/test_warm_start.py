@@ -81,6 +81,42 @@ def test_the_list_is_fixed_when_the_search_is_first_planned(tmp_path: Path) -> N
     assert table(stopped) == table(undisturbed)
 
 
+def test_a_known_configuration_is_proposed_again_and_trained_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = tmp_path / "starts"
+    monkeypatch.setenv("SYN_STARTS", str(starts))
+    first = run(plan("first"), tmp_path)
+    known = params(first)[:2]
+    second = run(plan("second", warm_start="first", points=known), tmp_path)
+    assert params(second)[:2] == known
+    trained = [line.split()[0] for line in starts.read_text().splitlines()]
+    assert len(trained) == len({*trained}) == first.trained + second.trained
+    assert second.trained == 4 * 2  # without the points; the rows are known too
+
+
+@pytest.mark.parametrize(("sampler", "seed"), [("tpe", 0), ("tpe", 1), ("cmaes", 2)])
+def test_kills_change_no_proposal_of_sweeps_that_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, seed: int
+) -> None:
+    sweeps = [
+        plan("first", sampler=sampler),
+        plan("second", sampler=sampler, startup=6, warm_start="first"),
+        plan("third", sampler=sampler, seeds=3, warm_start="second"),
+    ]
+    undisturbed = [run(made, tmp_path / "a") for made in sweeps]
+    starts = tmp_path / "starts"
+    monkeypatch.setenv("SYN_STARTS", str(starts))
+    stopped = [stopped_often(made, tmp_path / "b", seed + at) for at, made in enumerate(sweeps)]
+    for whole, (resumed, trained) in zip(undisturbed, stopped, strict=True):
+        assert table(resumed) == table(whole) and trained == whole.trained
+    trained_ids = [line.split()[0] for line in starts.read_text().splitlines()]
+    assert len(trained_ids) == len({*trained_ids}) == sum(made.trained for made in undisturbed)
+    # without the earlier sweep the same search proposes something else
+    cold = run(plan("second", sampler=sampler, startup=6), tmp_path / "c")
+    assert params(cold) != params(undisturbed[1])
+
+
 def test_an_unknown_sweep_is_refused(tmp_path: Path) -> None:
     run(plan("first"), tmp_path)
     with pytest.raises(ConfigError, match="warm_start: 'frist' is no sweep of the ledger"):
