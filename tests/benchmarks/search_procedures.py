@@ -105,8 +105,7 @@ def build_spec(method: str, repetitions: int) -> dict[str, Any]:
 
 def main(method: str, repetitions: int, out: Path) -> None:
     """Run the comparison, and print each repetition and the counts."""
-    options = api.Options(out=out, track=False, report=False)
-    frame = api.run(build_spec(method, repetitions), options).frame
+    frame = api.run(build_spec(method, repetitions), out=out, track=False, report=False).frame
     means = frame.groupby(["study", "cell"])["val/map_at_r"].mean() * 100
     chosen = np.array([[means[f"judged_{i}", name] for name in ROWS] for i in range(repetitions)])
     print("repetition  " + "  ".join(ROWS))
