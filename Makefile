@@ -20,7 +20,7 @@ help:
 	@echo "make test-gpu   CUDA against the CPU; ABLATE_TEST_DEVICE=cpu make test-gpu rehearses it without a GPU"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
-	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands; error rates of rules of comparison (an hour)"
+	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands; error rates of rules of comparison; a planted gain (an hour)"
 	@echo "make golden     after a new component, a raised REVISION or an edit that left all numbers the same: prove it, and renew all generated files"
 	@echo "make size       lines by folder, beside those of the last version"
 	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
@@ -69,6 +69,7 @@ soak: install
 	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/faults/test_driver.py -k sigkill
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.reports.stats.simulate
+	$(BIN)/python -m tests.ablate.planted
 
 golden: install
 	$(BIN)/python -m tests.trainables.test_golden

@@ -20,14 +20,15 @@ from trainables.core.runtime import Runtime
 from trainables.jobs.attempt import Attempt
 
 Choose = Callable[[list[str]], str]
+RUNNER = "tests.ablate.synthetic:run_job"
 
 
-def dispatch(plan: Plan, folder: Path, *, sources: bool = False, **more: Any) -> JobScheduler:
+def dispatch(
+    plan: Plan, folder: Path, *, sources: bool = False, runner: str = RUNNER, **more: Any
+) -> JobScheduler:
     ledger = Ledger(folder / "ledger.sqlite")
     retry, force = bool(more.get("retry_failed")), bool(more.get("force"))
-    settings = JobSettings(
-        folder / "trials", Runtime("cpu", 1, folder), "tests.ablate.synthetic:run_job"
-    )
+    settings = JobSettings(folder / "trials", Runtime("cpu", 1, folder), runner)
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), {})
     facts = Facts(
         ledger, None, retry_failed=retry, force=force, sources=Sources(ledger) if sources else None
