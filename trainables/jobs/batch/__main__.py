@@ -34,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--out", required=True, metavar="DIR", help="The folder for results and checkpoints.")
     add("--processes", type=int, default=1, metavar="N", help=n_trials)
     add("--device", help=device)
-    add("--shard", default="1/1", metavar="I/N", help="Run part I of N of the trials, such as 2/8.")
+    add("--shard", default="1/1", metavar="I/N", help="Run part I of N parts of the trials (2/8).")
     add("--data-root", metavar="DIR", help="The folder on this machine with the sweep's data.")
     add("--check", action="store_true", help="Check code, data and weights, but run no trial.")
     return parser

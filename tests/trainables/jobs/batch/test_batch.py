@@ -225,7 +225,7 @@ def test_check_runs_nothing(
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     cells = made.written(tmp_path / "cells.jsonl", made.entries(drawn, shared_cache))
     assert command.main([str(cells), "--out", str(tmp_path / "out"), "--check"]) == 0
-    assert "nothing was run" in capsys.readouterr().out
+    assert "No trial was run" in capsys.readouterr().out
     assert list((tmp_path / "cache").iterdir()), "the data were not decoded"
     assert not (tmp_path / "out" / "trials").exists()
 
