@@ -31,6 +31,14 @@ def places(data: Any) -> list[tuple[Any, Any]]:
     return [*((data, key) for key, _ in entries), *inner]
 
 
+def to_text(value: Any) -> str:
+    """Return the value as text; Python refuses to write integers of more than 4,300 digits."""
+    try:
+        return str(value)
+    except ValueError:
+        return "9" * 5000
+
+
 def mutate(rng: random.Random, data: dict[str, Any]) -> None:
     """Put one fault into the tree."""
     holder, key = rng.choice(places(data))
@@ -46,9 +54,9 @@ def mutate(rng: random.Random, data: dict[str, Any]) -> None:
             copies = copy.deepcopy(other[other_key]), copy.deepcopy(value)
             holder[key], other[other_key] = copies
         case 3:
-            holder[key] = rng.choice([[value], {"value": value}, [value, value], str(value)])
+            holder[key] = rng.choice([[value], {"value": value}, [value, value], to_text(value)])
         case 4 if isinstance(value, int | float):
-            holder[key] = rng.choice([-value, value * 1e6, value / 3, value + 1, 0, str(value)])
+            holder[key] = rng.choice([-value, value * 1e6, value / 3, value + 1, 0, to_text(value)])
         case 5 if isinstance(value, str) and value:
             at = rng.randrange(len(value))
             holder[key] = value[:at] + value[at + 1 :]
