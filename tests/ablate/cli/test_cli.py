@@ -142,7 +142,7 @@ def test_resources_are_checked_before_anything_waits() -> None:
     for match, (asked, device, cluster) in refusals.items():
         with pytest.raises(ConfigError, match=match):
             resolve_request(asked, device, cluster=cluster)
-    with pytest.raises(ConfigError, match="4 processes per trial"):
+    with pytest.raises(ConfigError, match="`resources.processes` needs Ray"):
         request_without_local_check(Resources(cpus=1, gpus=4), "cuda")
     nodes = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}]
     assert check_nodes(Request(2, 0, "cpu"), nodes) == 6
@@ -164,7 +164,7 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
         resolve_request(wanted, "cuda", cluster=False)
     with pytest.raises(ConfigError, match="trials without a GPU"):
         resolve_request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
-    with pytest.raises(ConfigError, match="without a driver a trial is one process"):
+    with pytest.raises(ConfigError, match="runs each trial as one process without Ray"):
         request_without_local_check(wanted, "cuda")
 
 

@@ -56,7 +56,7 @@ def test_a_file_that_is_not_here(
     output = capsys.readouterr().out
     assert (
         f"weights: {file} is not on this machine (`backbone.weights` of study rates). "
-        "A run ends before its first trial (`ablate backbones` names" in output
+        "A run ends before its first trial. `ablate backbones` lists" in output
     )
     assert ablate(spec, tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
