@@ -122,7 +122,7 @@ def query(built: Any, features: torch.Tensor) -> torch.Tensor:
             {"backbone": {"mode": "frozen"}, **method(mixing="none")},
             "discarded needs backbone.mode finetune",
         ),
-        (method(metric="plain"), "discarded needs .* an introspective metric"),
+        (method(metric="plain"), "discarded needs .* a method.metric other than plain"),
         (method(test_metric="introspective"), "uncertainty_token discarded removes it"),
         ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18 is none .*its features"),
     ],
