@@ -67,8 +67,8 @@ def check_route(config: "BackboneConfig") -> None:
     if not fits:
         raise ConfigError(
             OPTION,
-            f"there are no {config.weights!r} weights of {config.name}. For pretrained weights "
-            f"give {usual}; the option takes {KNOWN}.",
+            f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
+            f"pretrained weights; the option takes {KNOWN}.",
         )
 
 
