@@ -86,9 +86,10 @@ class Ledger(Records):
                     (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
-            # leave a trial that another driver trains (`force`: or evaluates), or that has a result
+            # leave a trial that another driver trains, holds (`force`: or evaluates), or has finished
             status = row["status"]
-            if (force or status == "running") and is_held(row, owner):
+            unfinished = status in ("running", "interrupted", "partial")
+            if (force or unfinished) and is_held(row, owner):
                 return "busy"
             if status == "done" and not force:
                 return "done"

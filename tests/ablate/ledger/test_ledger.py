@@ -110,6 +110,16 @@ def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
     assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "mine"
 
 
+def test_a_held_trial_that_was_interrupted_is_not_claimed(ledger: Ledger) -> None:
+    """Its holder deletes or fetches files of it in storage."""
+    far, here = Owner("elsewhere", 1, 1.0), Owner.from_this_process()
+    ledger.claim("t", "h", 0, {}, here)
+    ledger.release("t", "interrupted")
+    assert ledger.hold("t", far) and ledger.claim("t", "h", 0, {}, here) == "busy"
+    ledger.release_hold("t", far)
+    assert ledger.claim("t", "h", 0, {}, here) == "mine"
+
+
 def test_a_first_use_that_hangs_is_said_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with FileLock(f"{path}.lock"), pytest.raises(LedgerError, match="Another process is creating"):
