@@ -44,7 +44,7 @@ def describe_data_sets() -> list[str]:
 def _describe_data_set(name: str) -> Iterator[str]:
     """Yield the line on a data set's place and size, and a line for each fault of its files."""
     if name in ("folder", "manifest"):
-        kind = "class folders" if name == "folder" else "a CSV or Parquet table of images"
+        kind = "class folders" if name == "folder" else "a CSV table of images"
         yield f"{name}: this data set reads {kind} of your own; set data.root"
         return
     about = DATASETS[name].ABOUT

@@ -86,7 +86,7 @@ class Ledger(Records):
                     (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
-            # leave a trial that another driver trains, holds (`force`: or evaluates), or has finished
+            # leave a trial that another driver trains or holds (`force`: or evaluates), or a result
             status = row["status"]
             unfinished = status in ("running", "interrupted", "partial")
             if (force or unfinished) and is_held(row, owner):
