@@ -124,19 +124,19 @@ def tune(space: dict[str, Any], **more: Any) -> dict[str, Any]:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "fold": (
         {"rates": {**GRID, "folds": 2, "trial": {SIZE: 44}}},
-        "studies.rates.trial.training.batch_size: 44 at ",
+        "studies.rates.trial.training.batch_size: batches of 44 images",
     ),
     "grid": (
         {"sizes": {"design": "grid", "grid": {SIZE: [56, 60]}}},
-        "studies.sizes.grid.training.batch_size: 60 at ",
+        "studies.sizes.grid.training.batch_size: batches of 60 images",
     ),
     "compare": (
         {"rows": {"design": "compare", "variants": {"a": {}, "b": {"trial": {EACH: 2}}}}},
-        ": 32 at per_class 2 takes 16 classes",
+        ": batches of 32 images, 2 of each class, need 16 ",
     ),
     "around": (
         {"tune": tune(RATE), "later": {**LATER, "trial": {SIZE: 60}}},
-        "studies.later.trial.training.batch_size: 60 at ",
+        "studies.later.trial.training.batch_size: batches of 60 images",
     ),
     "choice": (
         {"tune": tune({SIZE: {"choice": [16, 32, 64]}})},

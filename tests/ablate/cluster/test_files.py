@@ -53,7 +53,7 @@ def test_a_trial_fits_on_a_node_that_is_there_from_the_start(name: str) -> None:
         there, most = gpu["minReplicas"], gpu["maxReplicas"]
         assert gpu["replicas"] == there
     head, asked = {"node:1": 1.0, "memory": 1.0}, Request(1, 1, "cuda")
-    with pytest.raises(ConfigError, match="wait for one that is starting"):
+    with pytest.raises(ConfigError, match="wait for a node that is starting"):
         check_nodes(asked, [head])
     assert check_nodes(asked, [head, *there * [{"CPU": 8.0, "GPU": 1.0}]]) == there < most
 

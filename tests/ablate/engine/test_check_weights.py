@@ -60,7 +60,7 @@ def test_a_file_that_is_not_here(
     )
     assert ablate(spec, tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"trial.backbone.weights: {file}: No such file or directory" in line
+    assert "trial.backbone.weights: " in line and str(file) in line
     assert not (tmp_path / "runs").exists()
     torch.save({}, file)
     assert ablate(spec, tmp_path, "--plan") == 2, "another file than was meant is wrong input"

@@ -122,7 +122,9 @@ def test_more_folds_than_classes_are_told_with_their_place(
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         check(images, tmp_path, fine={**GRID, "folds": 5}, rates=study)
-    assert str(caught.value).startswith(f"spec: {place}: 40 folds of 10 training classes")
+    assert str(caught.value).startswith(
+        f"spec: {place}: 10 training classes are too few for 40 folds"
+    )
 
 
 @pytest.mark.parametrize(

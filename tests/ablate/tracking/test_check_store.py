@@ -74,7 +74,7 @@ def test_another_program_s_database_is_only_looked_at(tmp_path: Path, mode: str)
             Store(tmp_path, f"sqlite:///{path}").check_usable()
         with pytest.raises(ConfigError, match="another program"):
             Ledger(path)
-        with pytest.raises(ReportError, match="no table of MLflow"):
+        with pytest.raises(ReportError, match="no MLflow store"):
             compile_report(f"sqlite:///{path}", "0123456789ab", tmp_path)
         assert listing(tmp_path) == before
 

@@ -120,7 +120,7 @@ def test_damaged_lists(  # noqa: PLR0917
 def test_matlab_files(tmp_path: Path) -> None:
     root = trees.cars196_devkit(tmp_path / "devkit")
     (root / "cars_test_annos_withlabels.mat").unlink()
-    assert "no cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
+    assert "has cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
     (root / "devkit/cars_test_annos.mat").rename(root / "cars_test_annos_withlabels.mat")
     assert "cannot be read (no field of name class)" in fail_to_load("cars196", root)
     root = trees.cars196(tmp_path / "cars")

@@ -124,7 +124,10 @@ def query(built: Any, features: torch.Tensor) -> torch.Tensor:
         ),
         (method(metric="plain"), "discarded needs .* a method.metric other than plain"),
         (method(test_metric="introspective"), "uncertainty_token discarded removes it"),
-        ({"backbone": {"name": "resnet18"}}, "backbone.name: .* resnet18 is none .*its features"),
+        (
+            {"backbone": {"name": "resnet18"}},
+            "backbone.name: .* resnet18 is not one .*its features",
+        ),
     ],
 )
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
