@@ -153,9 +153,9 @@ def _format_table_files(table: AnyTable) -> dict[str, str]:
 
 
 def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return file name → YAML of a study's best configuration, for the recipe's `best` or all."""
+    """Return file name → YAML of the best configuration of each study in `best` (empty: of all)."""
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
-    studies = recipe.best if frame.recipe.best else begun  # `recipe.best`: those that have begun
+    studies = recipe.best if frame.recipe.best else begun  # `recipe`: only begun studies
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
     return {
         f"{name}.yaml": text

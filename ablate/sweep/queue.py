@@ -89,7 +89,7 @@ class JobQueue:
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
         """Put trials at the head of the queue, in the order of `trial_ids`."""
-        for trial_id in reversed(trial_ids):  # each goes before all others: its number is negative
+        for trial_id in reversed(trial_ids):  # reversed: a later entry has a lower number
             self._waiting.pop(trial_id, None)
             entry = self._entries[trial_id] = _negate_rank(TOP), -next(self._numbers), trial_id
             heapq.heappush(self._heap, entry)
@@ -106,7 +106,7 @@ class JobQueue:
             if now - since < WAIT_SECONDS:
                 continue
             del self._waiting[trial_id]
-            self.append(trial_id, _negate_rank(self._entries[trial_id][0]))  # with its rank
+            self.append(trial_id, _negate_rank(self._entries[trial_id][0]))  # undo the sign
 
     @property
     def highest(self) -> Rank:

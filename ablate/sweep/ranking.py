@@ -40,7 +40,7 @@ class Ranking:
     def mean_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
-        """Return the mean of each metric over a cell's trials; None if a trial lacks a value."""
+        """Return each metric's mean over a cell's seeds and folds; None if any has no value."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
@@ -87,7 +87,7 @@ class Ranking:
         return self._rankings[name]
 
     def resolve_point(self, name: str, point: Point) -> Point:
-        """Return a study's point; if it trains a ranked cell again, with the name of that cell."""
+        """Return a study's point; a point that trains a ranked cell again gets that cell's name."""
         around = self._state.plan.spec.studies[name].find_source_cell(point.levels)
         if around is None:
             return point
@@ -137,7 +137,7 @@ class Ranking:
         None: that cell's study is incomplete, or has no such cell, which blocks study `name`.
         """
         needed = self._state.studies[around.best_of]
-        if needed.blocked and not needed.short:
+        if needed.blocked and not needed.short:  # a short study ends with fewer cells
             reason = f"the study waits for {around.best_of}, which is blocked"
             self._state.studies[name].blocked = reason
         if not needed.complete:
@@ -157,13 +157,13 @@ class Ranking:
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
         """Mark a study as blocked, because a study that it needs has too few cells with results.
 
-        `succeeded` is their number. A study that trains the best cells again still trains those.
+        `succeeded` counts these cells. A study of promoted cells trains the ones with results.
         """
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
         elif study.find_source_cell() is not None and around not in study.around:
-            state.short = True  # the study ends with fewer cells than planned
+            state.short = True  # a promoted cell is lacking, not the centre: the others are trained
             state.blocked = (
                 f"the study trains {study.size} cells of {around.best_of} again, of which only "
                 f"{succeeded} have a result"

@@ -60,7 +60,7 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
     study = plan.spec.studies[name]
     # Inputs that a search proposes are not checked: an impossible proposal is one failed cell.
     undecided = set() if study.is_fixed else _list_undecided_paths(plan.spec.studies, name, None)
-    seen: set[tuple[object, ...]] = set()  # by `id`, since cells share objects of equal sections
+    seen: set[tuple[object, ...]] = set()  # `id`s: cells with equal sections share an object
     for cell in progression.studies[name].cells:
         data, training, backbone = (cell.config.get(part) for part in SECTIONS)
         kind = (id(data), id(training), id(backbone), cell.evaluate, cell.fold)
@@ -82,7 +82,7 @@ def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterato
 
 
 def _list_later_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
-    """Yield the distinct inputs that the cells of a study that are not known yet may need."""
+    """Yield the distinct inputs that a study's cells may need which are not known yet."""
     state, study = progression.studies[name], plan.spec.studies[name]
     if state.blocked or len(state.cells) == state.size:
         return
@@ -117,7 +117,7 @@ def _build_use(
 
 
 def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
-    """Return an unlisted point for each distinct choice of inputs; for a search, [None]."""
+    """Return one point outside `listed` for each choice of inputs; for a search, [None]."""
     if not study.is_fixed:
         return [None]
     points: dict[str, Point | None] = {}

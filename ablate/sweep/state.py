@@ -134,7 +134,7 @@ class SweepState:
         ]
 
     def list_ensemble_members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
-        """Return the folds of a trial's ensemble with their models; None until all are trained."""
+        """Return an ensemble's folds and models; None if there is none, or a fold has no model."""
         first = next((cell for cell in cells if ENSEMBLE in cell.evaluate), None)
         folds = [] if first is None else self.studies[first.study].folds(first)
         if not folds or any(self.facts[fold.trial_id].status != "done" for fold in folds):
@@ -204,7 +204,7 @@ class ScheduledStudy:
         """Average the objective by epoch over the seeds and folds of one cell."""
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
-        epochs = 1 if first.error else int(first.config["training"]["epochs"])
+        epochs = 1 if first.error else int(first.config["training"]["epochs"])  # 1: invalid cell
         curves = [facts.list_epoch_values(cell.trial_id, self._objective) for cell in cells]
         values = [math.fsum(epoch) / len(epoch) for epoch in zip(*curves, strict=False)]
         if not all(facts[cell.trial_id].status == "done" for cell in cells):

@@ -39,7 +39,7 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
         rows = list_sweep_trials(ledger, find_sweep(ledger, earlier_sweep, where))
         config = plan.resolve_config(name, None, plan.find_example(name))
         own = flatten_paths(config.model_dump(mode="json"))
-        # trials may differ from the search's own only in axes and in inherited settings
+        # a trial's settings may differ from the search's only in axes and inherited settings
         free = [*plan.spec.studies[name].paths, *list_inherited_paths(plan.spec.studies, name)]
         trials = [
             row["trial_id"]
@@ -70,7 +70,7 @@ def observe_warm_trials(
         params = branches.find_proposal(space, rows[0]["config"])
         trial_ids = [row["trial_id"] for row in rows]
         evaluations = [facts[trial_id].evaluations for trial_id in trial_ids]
-        if facts.force:  # then no fact counts, but the search still learns from these trials
+        if facts.force:  # no record counts in this run, but the search still learns from these
             evaluations = [facts.ledger.get_evaluations(t, facts.evaluator) for t in trial_ids]
         # a column for each objective, with a value for each seed
         values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]

@@ -121,11 +121,12 @@ def check_split(data: DataOptions, folder: Path) -> None:
         elif parts.val is not None:  # without validation classes all sides share their classes
             assert not set(parts.train.classes) & set(parts.test.classes)
         if parts.val is not None:
-            assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"
+            shared = set(parts.train.classes) & set(parts.val.classes)
+            assert not shared, "a class is on the training and on the validation side"
 
 
 def check_trains(data: DataOptions, folder: Path) -> None:
-    """Check that a head trains on the data for an epoch, over a small random frozen network."""
+    """Check that a small model trains on the data, with finite metrics that are at most 1."""
     config = TrialConfig.model_validate(
         {
             "data": {"image_size": SIDE, **data},

@@ -36,7 +36,7 @@ EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {  # extreme batches made of r
 
 
 def check(loss: Component) -> None:
-    """Check that a loss is finite on extreme, rounded, small and many-class batches, and a mean."""
+    """Check that a loss is finite on unusual batches, and a mean over leading dimensions."""
     method, needs = build_plain_method(loss), find_needs(loss)
     x, labels = draw_embeddings(), build_labels(needs, B, C)
     for extreme in EXTREMES.values():
@@ -80,7 +80,7 @@ def build_labels(needs: BatchNeeds, size: int, classes: int) -> Tensor:
     """
     per_class = max(2, needs.per_class)
     labels = torch.arange(size) // per_class
-    assert size % per_class == 0 or needs.layout == "any"
+    assert size % per_class == 0 or needs.layout == "any"  # "any": the last class may have fewer
     return (labels * (classes // int(labels.max() + 1)))[:, None]  # spread over all classes
 
 

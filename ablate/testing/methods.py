@@ -147,4 +147,4 @@ def run_step(method: Method, x: Tensor, number: int = 0) -> Tensor:
     assert "metric" in terms, "the base loss is the term `metric`"
     for name, term in terms.items():
         assert term.value.shape == (), f"term {name} is no scalar"
-    return EpochMetrics(1, 0).add(terms)
+    return EpochMetrics(1, 0).add(terms)  # Σ weight · value

@@ -46,7 +46,7 @@ def check(sampler: str | Mapping[str, Any], *, proposals: int = 12) -> None:
         study = _build_search(sampler, SPACE)
     except (ValueError, ConfigError):
         study = _build_search(sampler, NUMBERS)
-    # make proposals in rounds of three: number 4 fails, the last three still run
+    # make proposals in rounds of three: the one with index 4 fails, the last three still run
     earlier: list[ObservedTrial] = []
     for index in range(proposals):
         params = propose(study, KEY, earlier)

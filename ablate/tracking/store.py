@@ -92,7 +92,7 @@ class Store:
                 f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
                 "before a relative path and four before an absolute path.",
             )
-        elif self.option is None and path != (self.out / "mlflow.db").resolve():  # cut at a `?`
+        elif self.option is None and path != (self.out / "mlflow.db").resolve():  # `?` in --out
             fault = f"{str(self.out)!r} has a question mark, which ends the path in MLflow's URI."
             raise ConfigError("--out", f"{fault} Rename the folder.")
         elif fault := self._find_file_fault(path, writes=writes):

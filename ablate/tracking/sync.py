@@ -42,8 +42,8 @@ FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
 LOCK_SECONDS = 5.0
 REFUSALS = ("INVALID_PARAMETER_VALUE", "PERMISSION_DENIED")  # of one run
-BATCH_PARAMS = 100  # MLflow's limits for one call
-BATCH_ALL = 1000
+BATCH_PARAMS = 100  # MLflow's limits for one call: of parameters, and of tags
+BATCH_ALL = 1000  # of metrics, parameters and tags together
 _CAUSE = re.compile(r"\(Caused by (.*)\)$")  # urllib3's part of MLflow's message
 
 
@@ -69,7 +69,7 @@ class MlflowSync:
         self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
         self.store = store_key(tracking_uri)
         if has_secret(tracking_uri):
-            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # its name before 0.2.0
+            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
         self.sweep = ledger.get_sweep(sweep_id)
         self.driver = str(Owner.from_this_process())
         self.defaults = defaults
@@ -173,8 +173,8 @@ class MlflowSync:
         """Make the ledger list the sweep's runs in MLflow, one for each trial.
 
         Runs that the ledger lacks are recorded, runs that the store lost are forgotten, and second
-        runs of a trial are ended. With `only_running` only RUNNING runs are searched, which finds
-        all second runs, because every run is recorded before it ends.
+        runs of a trial are ended. With `only_running` only RUNNING runs are searched: a run that
+        the ledger does not record is never ended, so that all second runs are found.
         """
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and tags.`ablate.ledger` = "

@@ -107,7 +107,7 @@ def explain_validation_error(
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     paths = [_find_path(fault, data) for fault in faults]
-    # of a union each member has a fault: take the deepest, since its member matches best
+    # each member of a union has a fault: the member with the deepest fault matches best
     index = 0
     if isinstance(faults[0]["input"], list | dict):
         union = paths[0]
@@ -151,7 +151,7 @@ def _find_path(fault: Any, data: Any) -> list[str]:
         if isinstance(level, Mapping):
             is_tag = can_be_tag and path and any(level.get(field) == part for field in _TAGS)
             can_be_tag = can_be_tag and not is_tag
-            # only the last part may be absent: a missing or unknown key
+            # only the last part may be absent: a missing or unknown key, not a tag `literal['a']`
             must_exist = i < last or fault["type"] in _VALUE_ERRORS or "literal[" in str(part)
             if is_tag or (path and part not in level and must_exist):
                 continue

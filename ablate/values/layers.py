@@ -52,7 +52,7 @@ def overlay_mappings(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[st
         if is_renamed and key in NAMED:  # another loss or method: no option of the old one fits
             old = {}
         elif is_renamed and key == "data":  # another data set: the shared options stay
-            # Embedded data sets read no folder, but identities of existing sweeps contain its path.
+            # `root` stays for data sets that do not read it: it is in existing sweeps' identities
             dropped = {"root"} if value["name"] not in EMBEDDED else set()
             shared = DataConfig.model_fields.keys() - dropped
             old = {option: setting for option, setting in old.items() if option in shared}
@@ -78,7 +78,7 @@ def merge_layers(layers: Iterable[Layer]) -> dict[str, Any]:
 
 
 def find_origin(layers: Sequence[Layer], path: str, reported: str) -> str:
-    """Return the address, for messages, of `path` in the last layer that sets it or a part above.
+    """Return the address, for messages, of `path` in the last layer that sets it or a parent.
 
     Args:
         layers: lowest first.

@@ -43,7 +43,7 @@ class Axis:
 
 
 def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
-    """Return an axis for each parameter that the options name, or for all of the search."""
+    """Return an axis for each parameter that the options name, or else that the search has."""
     space = find_search_space(frame, recipe.studies[0])
     paths = list(dict.fromkeys(options.axes or space))
     axes = []

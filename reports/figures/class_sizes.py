@@ -34,7 +34,7 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
         f"For each class of the {split} split, the share of its images whose nearest other image "
         f"is of the same class, {views.protocol}, the first seed of each cell, against the number "
         f"of images{' trained on' if split == 'train' else ''}; lines: means of up to {GROUPS} "
-        "groups of as many classes, by size. A larger class offers more images to be found."
+        "equally large groups of classes, by size. A larger class offers more images to be found."
     )
     spots = []
     for i, (model, view) in enumerate(views.readings):

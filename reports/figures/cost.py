@@ -133,7 +133,7 @@ def find_pareto_front(costs: Sequence[float], values: Sequence[float]) -> tuple[
     front: list[int] = []
     for i in map(int, np.lexsort((-np.asarray(values), np.asarray(costs)))):
         point = (costs[i], values[i])
-        # points come by rising cost, so a value above that of the front's last point is on it
+        # costs rise, so a point is on the front if its value exceeds that of the front's last point
         last = (costs[front[-1]], values[front[-1]]) if front else (0.0, -np.inf)
         if np.isfinite(point).all() and (point[1] > last[1] or point == last):
             front.append(i)

@@ -51,7 +51,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)
-    cells = cells[~cells["cell"].str.endswith(OTHER)]  # second rows with the same levels
+    cells = cells[~cells["cell"].str.endswith(OTHER)]  # not a second row with the same levels
     cell_levels = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
     cells = cells[[level not in options.without for level in cell_levels]]
     # rank the levels within complete blocks whose values are not all the same
@@ -72,7 +72,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
             f"{labels.format_p(ranking.p)}."
         )
     if tied := len(complete) - len(ranked):
-        caption += f" Blocks left out in which all are the same: {tied}."
+        caption += f" Blocks left out in which all levels have the same value: {tied}."
     if options.without:
         caption += f" Left out: {', '.join(options.without)}."
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in complete]:
@@ -89,7 +89,7 @@ def collect_blocks(
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
     """Return the levels of a factor, and block → level → mean over seeds, for cells with results.
 
-    A block is a combination of the levels of all other coordinates.
+    A block is a combination of the levels of all other coordinates except NEUTRAL.
     """
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}

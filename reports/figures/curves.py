@@ -62,7 +62,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
 
 
 def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, pd.DataFrame]]":
-    """Return (label, rows) of each cell of a study to show; of a search, of the best `top`."""
+    """Return (label, rows) of each cell to show: of a search, only the `top` best cells."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
@@ -86,5 +86,5 @@ def _label_line(cell: str, coords: dict[str, Any]) -> str:
         return " + ".join(k for k, v in coords.items() if v == "on") or "none"
     if len(coords) > 3:  # too many parameters for a legend
         return f"trial {cell}"
-    names, levels = labels.format_coordinate, labels.format_level
-    return ", ".join(f"{names(path)} = {levels(level)}" for path, level in coords.items())
+    format_name, format_level = labels.format_coordinate, labels.format_level
+    return ", ".join(f"{format_name(k)} = {format_level(v)}" for k, v in coords.items())

@@ -51,8 +51,8 @@ def distances(views: models.Views, title: str) -> models.Picture:
     view = views.readings[0][1]
     caption = (
         f"Euclidean distances of unit embeddings of {views.options.split} images, "
-        f"{views.protocol}, the first seed of each cell: shares of the pairs of one class and of "
-        "two. Overlap: what both histograms have in common; vertical lines: means. All pairs of "
-        f"{view['images']} images of {view['classes']} classes."
+        f"{views.protocol}, the first seed of each cell: shares of the pairs within a class "
+        "and of those between two. Overlap: what both histograms have in common; vertical lines: "
+        f"means. All pairs of {view['images']} images of {view['classes']} classes."
     )
     return models.Picture(drawing, caption, spots)

@@ -51,7 +51,7 @@ def embedding_map(views: models.Views, title: str) -> models.Picture:
     for i, picture in view["pictures"]:
         models.put_thumbnail(panel, (x[i], y[i]), picture, ZOOM, colours[label[i]])
     panel.margins(0.06)
-    plot.draw_legend(panel, max(len(names), 5))  # at least 5: below the axes
+    plot.draw_legend(panel, max(len(names), 5))  # 5 lines: the legend is below the axes
     caption = (
         f"{model.describe()}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "

@@ -266,7 +266,7 @@ def trim_colormap(name: str, low: float, high: float) -> Any:
 
 
 def set_log_ticks(axes: Axes, low: float, high: float) -> None:
-    """Set a few ticks on a logarithmic x axis: powers of ten, or numbers below two decades."""
+    """Set a few ticks on a logarithmic x axis: powers of ten, or numbers on less than 2 decades."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     axes.xaxis.set_minor_locator(NullLocator())

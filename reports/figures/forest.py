@@ -68,7 +68,7 @@ def _draw_metric_panel(
         "annotation_clip": False,
     }
     smallest_effect = max(line.smallest for line in lines if not isinstance(line, str))
-    if smallest_effect:  # the band of ±δ
+    if smallest_effect:  # the band of ±δ, which all lines of a metric share
         axes.axvspan(-smallest_effect * factor, smallest_effect * factor, alpha=0.08)
     names, spots = {}, []
     for y, line in enumerate(lines):

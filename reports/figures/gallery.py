@@ -54,7 +54,7 @@ def gallery(views: models.Views, title: str) -> models.Picture:
     caption = (
         f"{model.describe()}, {views.protocol}, {views.options.split} images. At the left the "
         "query, then the nearest images with their scores: a solid blue frame is a hit (of the "
-        f"query's class), a dashed orange one a miss. {len(rows) - failed} queries were drawn"
+        f"query's class), a dashed orange one a miss. {len(rows) - failed} queries are random"
         + (f"; the last {failed} are the hardest failures" if failed else "")
         + f". Of {view['looked_at']} queries looked at, {view['failing']} find a miss first."
     )

@@ -144,7 +144,7 @@ def _draw_squares(
             axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, linewidth=0, **hatched))
             ink, box = "black", {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
         text = axes.text(j, i, texts.get((i, j), "not run"), color=ink, bbox=box, **centred)
-        text.set_in_layout(False)  # it stands in its square
+        text.set_in_layout(False)  # the text stays within its square
     # white lines between squares
     axes.set_xticks(np.arange(means.shape[1] + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(means.shape[0] + 1) - 0.5, minor=True)

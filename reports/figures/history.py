@@ -44,7 +44,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     axes.grid()
     caption = (
         f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "
-        f"order of their proposal{' ± one sd' if max(counts, default=0) > 1 else ''}, "
+        f"order of their proposal{'; bars: ± one sd' if max(counts, default=0) > 1 else ''}, "
         f"{plot.format_seed_counts(counts)} each; line: the best so far."
     )
     if trials.lost:

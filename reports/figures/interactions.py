@@ -72,7 +72,7 @@ def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric:
 
 
 def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | None:
-    """Return mean, interval and n over seeds of all cells at some levels; None without a result.
+    """Return mean, interval and n over the seeds of the cells at `levels`; None without a result.
 
     A seed's value is the mean over these cells. A seed that has a result in fewer cells than some
     other seed is left out.

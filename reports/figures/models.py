@@ -104,7 +104,7 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
     """
     cells = frame.select_study(figure.studies[0])
     done = cells[cells["status"] == "done"]
-    first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}  # by cell
+    first_rows = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}  # first wins
     reason = ""
     if options.cells or options.every:
         names = [name for name in options.cells or map(str, done["cell"]) if name in first_rows]
@@ -125,7 +125,7 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
 
 
 def _explain_model_choice(name: str, first_rows: dict[str, Any]) -> str:
-    """Return why a cell's figure shows a model that a reader would not expect; empty if it doesn't.
+    """Return why a cell's model is another one than a reader expects; empty if it is not.
 
     A cell `<name>, not neutral` is the best one with the method on, which is worse than the
     baseline; and two cells may have the same trial. first_rows: cell → its first finished trial.

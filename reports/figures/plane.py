@@ -40,8 +40,8 @@ def plane(views: models.Views, title: str) -> models.Picture:
         f"The plane of the proxies (stars) of the two training classes that are most alike, "
         f"{views.protocol}, the first seed of each cell. Ring: the probability of one class "
         f"against the other in each direction. Dots: images of both classes, grey those of the "
-        f"{views.options.split} class nearest to them. Unsure: the share of the directions between "
-        f"the proxies in which neither class has {level:g} %."
+        f"{views.options.split} class nearest to the two. Unsure: the share of the directions "
+        f"between the proxies in which neither class has a probability of {level:g} %."
     )
     heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.readings]
     drawing, panels = models.create_model_panels(views, title, heads)
@@ -75,7 +75,7 @@ def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])
-    angles = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)  # borders of steps
+    angles = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)  # between directions
     circle = np.stack([np.cos(angles), np.sin(angles)])
     ring = np.stack([1.06 * circle, 1.24 * circle], axis=1)  # inner and outer edge
     shade: dict[str, Any] = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}

@@ -38,7 +38,7 @@ def spectrum(views: models.Views, title: str) -> models.Picture:
     plot.draw_legend(panel, len(views.readings))
     caption = (
         f"Singular values of the unit embeddings of the {views.options.split} images over their "
-        f"sum, {views.protocol}, the first seed of each cell. ρ = KL(U ‖ S), smaller "
-        "if the directions are used more evenly."
+        f"sum, {views.protocol}, the first seed of each cell. ρ = KL(U ‖ S) of equal "
+        "shares U and these shares S, smaller if the directions are used more evenly."
     )
     return models.Picture(drawing, caption, spots)

@@ -38,14 +38,14 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
             value, frame = image["value"], (plot.COLOURS[row], dash)
             tip = f"{image['class']}: {value:.4g}"
             board.put((row, column), image["picture"], f"{value:.3g}", frame, tip)
-    # histograms above the board
+    # above the board: histograms of the measures that share one scale
     board.drawing.set_figheight(board.drawing.get_figheight() + HISTOGRAM_HEIGHT)
     heights = [HISTOGRAM_HEIGHT, 2 * (1 + models.LETTERS) * plot.WIDTH / columns]
     grid = board.drawing.add_gridspec(2, 1, height_ratios=heights)
     board.panel.set_subplotspec(grid[1])
     top = board.drawing.add_subplot(grid[0])
     names = {name: name.replace("_", " ") for name in view["values"]}
-    measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}  # one scale
+    measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}
     edges = np.histogram_bin_edges(np.concatenate(list(measures.values())), BINS)
     for i, (name, values) in enumerate(measures.items()):
         counts, _ = np.histogram(values, edges)

@@ -51,7 +51,7 @@ def to_csv(table: AnyTable) -> str:
 
 
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
-    """Return the fields after `metric` of a CSV line; the verdict on a copied row is `same`."""
+    """Return a CSV line's fields after `metric`; a row equal to another has the verdict `same`."""
     summary, pair, printed = measured.summary, measured.compared, measured.printed
     gap, chance, judgement = None, None, None
     if pair is not None:  # the row compared with its baseline

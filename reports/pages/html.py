@@ -44,7 +44,7 @@ def render_page(
     protocol_text = PROTOCOLS[protocol].replace("classes", find_split_unit(frame))
     has_published = any(table.published is not None for table in frame.recipe.tables)
     if has_published and protocol == "validation-selected":
-        protocol_text += " Published numbers beside them are test-selected."
+        protocol_text += " Published numbers are test-selected."
     # groups of verdicts on the first screen, and those that open on a click
     groups = group_verdicts(judged.verdicts)
     counts = accumulate(map(len, groups))
@@ -101,7 +101,7 @@ def build_run_anchor(study: str, cell: str) -> str:
 
 
 def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
-    """Return a table's template fields, with links to the runs of a field (`of`) or of its row."""
+    """Return a table's template fields; a field links to its runs (`of`) or those of its row."""
     study = table.recipe.study
     # of each row: whether it is the baseline, and the anchor of its runs
     marks = [(False, f"runs-{to_slug(study)}")] * len(table.rows)

@@ -122,7 +122,7 @@ def build_plain_grid(table: TableData) -> Grid:
         results = [row.measured[metric] for row in table.rows]
         texts = [format_mean(result, metric, table.recipe.digits) or "–" for result in results]
         fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
-        columns.append((labels.format_metric_label(metric), False, fields))  # False: not further
+        columns.append((labels.format_metric_label(metric), False, fields))  # in the main table
     return _lay_out_columns(table, columns)
 
 
@@ -208,7 +208,7 @@ def _can_permutation_decide(comparison: Comparison | None) -> bool:
 
 
 def _format_published_gap(result: MeasuredMetric, digits: int) -> str:
-    """Write the measured mean minus the printed number; empty without one of them."""
+    """Write the measured mean minus the printed number; empty if either is missing."""
     if not result.printed or not result.summary:
         return ""
     gap = result.summary.mean * result.printed.scale - result.printed.value
@@ -261,11 +261,11 @@ def format_plain_notes(shared: Sequence[str]) -> str:
 
 
 def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
-    """Return notes as indented text, without the note on effect sizes, which no terminal shows."""
+    """Return notes as indented text, without that on effect sizes, a column no terminal shows."""
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
-        if note and EFFECT_SIZES not in note[:8]  # a number may come first
+        if note and EFFECT_SIZES not in note[:8]  # the note may have a number in front
     ]
 
 
