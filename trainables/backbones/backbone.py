@@ -102,7 +102,7 @@ class Backbone(nn.Module):
 def build_backbone(
     config: "BackboneConfig", image_size: int, *, channels_last: bool = False
 ) -> Backbone:
-    """Return the configured backbone on the CPU, in training mode; `config.hold` does not train.
+    """Return the configured backbone on the CPU, in training mode, with `config.hold` frozen.
 
     With weights "none" initial values come from torch's global generator, which
     `streams.seed_global_generator` seeds.

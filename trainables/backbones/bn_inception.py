@@ -123,6 +123,7 @@ class BNInception(OwnModel):
             for suffix, outputs, side, stride in branch:
                 self._add_convolution(f"{name}_{suffix}", inputs, outputs, side, stride)
                 inputs = outputs
+        # pooled maps are projected to fewer, or stay as they came in
         return block.one + block.three + block.double + (block.projected or width)
 
     def _chain(self, maps: Tensor, *names: str) -> Tensor:

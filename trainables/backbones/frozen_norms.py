@@ -57,7 +57,7 @@ class FoldedConv2d(nn.Conv2d):
                 padding = (pad_y // 2, pad_x // 2)
             else:
                 x = F.pad(x, (pad_x // 2, pad_x - pad_x // 2, pad_y // 2, pad_y - pad_y // 2))
-        # use SmallDepthwise on a CPU, where it is faster if the kernel is larger than the map
+        # use SmallDepthwise on a CPU, where it is faster if the kernel is larger than the output
         k = self.kernel_size[0]
         is_depthwise = self.groups == self.in_channels == self.out_channels
         is_small = (x.shape[2] + 2 * padding[0] - k) // self.stride[0] + 1 < k
@@ -144,7 +144,7 @@ class SmallDepthwise(torch.autograd.Function):
 
 
 def _find_overlap(tap: int, ctx: Any, x: Tensor, grad: Tensor, axis: int) -> tuple[slice, slice]:
-    """Return the outputs on an axis for which kernel entry `tap` is on the map, and its inputs."""
+    """Return the outputs on an axis whose input at kernel entry `tap` exists, and these inputs."""
     stride, offset = ctx.stride[axis], tap - ctx.pad[axis]
     first = max(0, -(offset // stride))
     last = min(grad.shape[2 + axis], (x.shape[2 + axis] - 1 - offset) // stride + 1)
@@ -202,7 +202,7 @@ class _Reads(TorchFunctionMode):
             {id(leaf): leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)}
             for values in ((args, kwargs), result)
         )
-        if results:
+        if results:  # not if only a property such as the shape was read
             self.reads.update(arguments.keys())
         self.alive += [*arguments.values(), *results.values()]
         return result

@@ -69,7 +69,7 @@ class GradCacheRunner:
         checkpointed: bool,
         group: Group = ALONE,
     ) -> None:
-        """Keep what a step needs; most: images in a pass, rest: what trains beside the backbone."""
+        """Keep what a step needs; most: limit of images in a pass, rest: what else is trained."""
         self._compute, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
         self._divided: _SplitBatch | None = None
@@ -102,7 +102,7 @@ class GradCacheRunner:
         return gathered.requires_grad_(trains)
 
     def backward(self, loss: Tensor) -> None:
-        """Compute all gradients of a loss on the last features; pass parts without graph again."""
+        """Compute all gradients of a loss on the last features; rerun parts that kept no graph."""
         divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
@@ -110,7 +110,7 @@ class GradCacheRunner:
             loss.backward()  # type: ignore[no-untyped-call]
             if divided is None or self.backbone is None:
                 return
-            # Gradients of `rest` differ between processes by rounding, so all take those of one.
+            # Gradients of `rest` differ between processes by rounding, so all use one process's.
             self.group.broadcast_(_collect_gradients(self.rest))
             if divided.features.grad is None:
                 return  # the backbone does not train, or the loss ignores the features

@@ -86,7 +86,7 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
     """Replace a model's BatchNorms by SyncBatchNorm, with statistics over all processes' batches.
 
     timm's conversion includes norms with an activation, and keeps tensors and their names. The
-    norms exchange statistics in each pass, so all processes must pass alike, and run only on GPUs.
+    norms exchange statistics in each pass, so all processes must run equally many passes, on GPUs.
 
     Args:
         model: a module that has norms, and is no norm itself. processes: torch's process group.
@@ -97,7 +97,7 @@ def synchronize_batch_norms(model: nn.Module, processes: Any) -> None:
 
 
 def _can_exchange(norm: nn.Module) -> bool:
-    """Return whether `synchronize_batch_norms` converts the norm to an equivalent SyncBatchNorm."""
+    """Return whether an equivalent SyncBatchNorm can exchange the norm's statistics."""
     from timm.layers.norm_act import BatchNormAct2d
 
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)

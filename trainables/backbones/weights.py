@@ -82,7 +82,7 @@ def load_weights(
 
     Args:
         classifier: name prefixes of the tensors that a file may hold beyond the model's.
-        convert: turns a file's tensors into those that the model expects.
+        convert: turns a file's tensors into those that the model expects; `dict` changes nothing.
     """
     packaged = config.weights == "packaged"
     path = locate_packaged_file() if packaged else locate_file(config)

@@ -63,7 +63,7 @@ class SplitConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_folds(self) -> "SplitConfig":
-        """Check `folds`, the number of blocks of training classes, and `fold`, the one held out."""
+        """Check `folds`, the number of folds, and `fold`, the index of the one held out."""
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
             fault = f"`{key}: {getattr(self, key)}` divides classes, but this trial splits images"
@@ -106,7 +106,7 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def check_crop_options(self) -> "AugmentConfig":
-        """Check crop_scale and crop_ratio, which `resize` or `pad` must not replace."""
+        """Refuse invalid crops, and crop options that have no effect beside `resize` or `pad`."""
         if self.resize and self.pad:
             fault = f"pad {self.pad} and data.augment.resize exclude each other"
             raise ConfigError("pad", f"{fault}. Leave one of them out.")

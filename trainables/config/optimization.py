@@ -130,7 +130,7 @@ class ScheduleConfig(ComponentConfig):
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
             fault = f"milestones {milestones} do not fit schedule.name: {self.name}"
-            raise ConfigError("milestones", f"{fault}. Give milestones with multi_step alone.")
+            raise ConfigError("milestones", f"{fault}. Only multi_step has, and needs, milestones.")
         if milestones != sorted(set(milestones)):
             fault = f"milestones {milestones} do not rise. Give each epoch once, in rising order."
             raise ConfigError("milestones", fault)

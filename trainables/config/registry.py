@@ -117,7 +117,7 @@ class Registry(Generic[T]):
 
         def add(component: T) -> T:
             """Register and return a component; refuse a taken name, and hooks that were removed."""
-            other = self._components.get(name)
+            other = self._components.get(name)  # may be the same component, loaded before
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
                 fault = f"{self.name}: {name!r} is registered twice, by {modules}"
@@ -207,7 +207,7 @@ class FromRegistry:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """Return pydantic's schema: the `Config` of the class that `name` or the default names."""
+        """Return pydantic's schema: `name`, or else the default, selects the valid `Config`."""
         choices = {
             name: handler.generate_schema(self.registry[name].Config) for name in self.registry
         }
