@@ -28,7 +28,7 @@ def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
             lines.append((*patterns, field, text, source))
     if not lines:
         return None
-    part = Table(kind="compare", study=begun[0], title=TITLE)  # every `Sheet` has a recipe
+    placeholder = Table(kind="compare", study=begun[0], title=TITLE)  # a `Sheet` needs a recipe
     rows, notes = tuple(tuple(map(Field, line)) for line in lines), (NOTE,)
     label_count = len(HEADERS)  # all columns have words
-    return Sheet(part, KEY, TITLE, HEADERS, label_count, rows, HEADERS, tuple(lines), notes)
+    return Sheet(placeholder, KEY, TITLE, HEADERS, label_count, rows, HEADERS, tuple(lines), notes)

@@ -120,7 +120,7 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return ""
     families = len(group_verdicts(verdicts))
-    several = f" There are {families} families, each with 5 %." if families > 1 else ""
+    several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
     populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "

@@ -88,7 +88,7 @@ class PublishedTable(RecipePart):
 
     def find_row_at(self, coords: Mapping[str, object]) -> Row | None:
         """Return the first printed row with exactly these coordinates; None without any."""
-        texts = {key: str(value) for key, value in coords.items()}
+        texts = {key: str(value) for key, value in coords.items()}  # if empty, no row matches
         for row in self.rows:
             if texts and {key: str(value) for key, value in row.coords.items()} == texts:
                 return row

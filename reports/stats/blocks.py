@@ -83,7 +83,7 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     a c that is large enough (Šidák). At m = 1, c is the quantile of t.
 
     Args:
-        m: number of comparisons. df: of the shared error. correlation: ρ of any two statistics.
+        m: number of comparisons. df: degrees of freedom. correlation: ρ of any two statistics.
     """
     from scipy import optimize, stats
 

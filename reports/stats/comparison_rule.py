@@ -116,7 +116,7 @@ def judge(
 
     Returns:
         A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
-        difference" if it lies inside ±δ, else "open".
+        difference" if it lies inside ±δ, else "open"; None for a copy, which has `same_as`.
     """
     # rows that copy the baseline or another row are no comparisons
     originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
@@ -128,7 +128,7 @@ def judge(
     judgements: dict[str, Judgement] = {}
     for name in sample.rows:
         if name in copies:
-            original = judgements.get(copies[name])
+            original = judgements.get(copies[name])  # None if the row copies the baseline
             zero = Difference(0.0, None, None, len(sample.list_common_blocks(name)), "same")
             interval = original.interval if original else zero
             judgements[name] = Judgement(interval, None, same_as=copies[name])

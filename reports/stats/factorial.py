@@ -158,7 +158,7 @@ def fit_factorial(
         term_squares = float(beta[part] @ np.linalg.solve(inverse[part, part], beta[part]))
         share = 0.0 if is_flat else max(0.0, (term_squares - width * noise) / (between + noise))
         has_two_levels = all(len(factors[name]) == 2 for name in term)
-        estimate = 2 * float(beta[part][0]) if has_two_levels else None
+        estimate = 2 * float(beta[part][0]) if has_two_levels else None  # codes are ±1
         se = low = high = f = p = None
         if variance is not None and variance > rounding:
             f = term_squares / width / variance

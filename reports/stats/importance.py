@@ -99,7 +99,7 @@ def _run_evaluator(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a reader gets the warnings of Importances
+            warnings.simplefilter("ignore")  # `Importances` has its own warnings
             judge: Any = PedAnovaImportanceEvaluator(target_quantile=target)
             if evaluator == "fanova":
                 judge = FanovaImportanceEvaluator(seed=0)

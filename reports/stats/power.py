@@ -44,7 +44,7 @@ def _solve_size(quantile: float, df: int, per_side: float) -> float:
     def compute_excess(shift: float) -> float:
         return float(stats.nct.sf(quantile, df, shift)) - POWER
 
-    shift = optimize.brentq(compute_excess, 0.0, 3 * quantile + 5)
+    shift = optimize.brentq(compute_excess, 0.0, 3 * quantile + 5)  # the root lies between
     return float(shift * np.sqrt(2 / per_side))
 
 
@@ -57,7 +57,7 @@ def choose_final_seeds(
     of freedom of the first stage (`Sample.first_stage`), so that it holds its level for any σ.
 
     Args:
-        differences: of each row to the baseline at the first stage's seeds, of one family.
+        differences: for each row of a family, those to the baseline at the first stage's seeds.
         half_width: in the unit of the differences. at_most: the largest n.
 
     References:

@@ -98,7 +98,7 @@ def attribute_over_seeds(
 
 
 def _compute_contrast_size(name: str, originals: Mapping[frozenset[str], frozenset[str]]) -> float:
-    """Return √(Σ_g w_g²), the error of a component's Shapley value in errors of one cell's mean.
+    """Return √(Σ_g w_g²): the error of a Shapley value, divided by the error of one cell's mean.
 
     w_g sums the weights of the value's formula over a group g of cells that are copies.
     """

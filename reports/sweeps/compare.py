@@ -165,7 +165,7 @@ def list_differing_settings(
 
 
 def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], Any]:
-    """Return (study, cell, fold) → parameter → the value in all its trials; None if they differ.
+    """Return (study, cell, fold) → parameter → the value that all trials share, else None.
 
     All trials of a search are taken together, as one cell.
     """

@@ -107,7 +107,8 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
         delta = f"Δ {format_metric_label(metric)} [95 %]"
         headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
         rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
-        text += [*format_pipe_table(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
+        grid = Grid(headers, labels=4, further=(False,) * len(headers), rows=tuple(rows))
+        text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
     groups = group_verdicts([line.verdict for line in lines])
     text.append(
@@ -121,7 +122,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
 def _format_row(line: Line) -> tuple[Field, ...]:
     """Return a line's fields: method, set-up, row, `neutral` or empty, difference, n, verdict."""
     verdict, comparison = line.verdict, line.comparison
-    best = "neutral" if verdict.cell.endswith(OTHER) else ""
+    best = "neutral" if verdict.cell.endswith(OTHER) else ""  # OTHER: neutral is the best
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
     numbers = (format_difference(verdict), str(verdict.n), format_call(verdict))
     return tuple(map(Field, row + numbers))

@@ -259,7 +259,7 @@ def explain_measurement(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> l
 
 
 def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
-    """Explain in a note which classes select, and what metrics of training classes mean."""
+    """Explain in a note which classes select epoch and settings, and what training metrics mean."""
     protocol, unit = find_protocol(frame), find_split_unit(frame)
     if protocol == EMPTY:
         return "Measured: nothing yet, no trial has finished."
@@ -271,7 +271,7 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     if any(metric.startswith("train/") for metric in metrics):
         note += (
             f" Training: the {unit} that were trained on, read once the trial is finished, without "
-            f"augmentation; it tells how well they are fitted, and nothing of new {unit}."
+            f"augmentation; this tells how well these {unit} are fitted, nothing about new {unit}."
         )
     return note
 
@@ -282,7 +282,7 @@ def explain_folds(cells: "pd.DataFrame", metrics: Sequence[str]) -> list[str]:
         seeds, count = cells["seed"].nunique(), cells["split"].nunique()
         return [
             f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
-            "test classes are disjoint; n counts splits. Differences are about further classes of "
+            "test classes are disjoint; n counts splits. Differences hold for further classes of "
             "this data set."
         ]
     count, notes = cells["fold"].nunique(), []
@@ -294,6 +294,6 @@ def explain_folds(cells: "pd.DataFrame", metrics: Sequence[str]) -> list[str]:
     if count and any(metric.startswith(ENSEMBLE) for metric in metrics):
         notes.append(
             f"Ensemble of folds: the test classes by the embeddings of the {count} folds' networks "
-            "side by side (“concatenated”), so many times as wide; one value per seed."
+            f"side by side (“concatenated”), {count} times as wide; one value per seed."
         )
     return notes

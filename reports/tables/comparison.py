@@ -73,13 +73,13 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         group, base = groups[cell], against.get(cell)
         measured = {}
         for metric in recipe.metrics:
-            by_seed = list(values[metric][cell].values())
+            seed_values = list(values[metric][cell].values())
             comparison = comparisons[metric].get(cell)
             judgement = comparison.judgement if comparison else None
             is_better = judgement is not None and judgement.call == "better"
             measured[metric] = MeasuredMetric(
-                summarize(by_seed),
-                half=half_width(by_seed),
+                summarize(seed_values),
+                half=half_width(seed_values),
                 compared=comparison,
                 printed=_find_printed_value(recipe, metric, cell, coords[cell]),
                 better=is_better and metric == recipe.metrics[0],  # by the primary metric alone
@@ -91,7 +91,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
             first = f"{first} (best is neutral)"
         elif cell.endswith(OTHER):
             first = f"{first.removesuffix(OTHER)}{OTHER}"
-        # the regime (training length, data, …) in which the cell was tuned, if it is another one
+        # the regime (training length, data, …) of the tuning, if the cell trains in another one
         if regime := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
             first = f"{first} ({regime})"
         table_rows.append(
@@ -255,7 +255,7 @@ def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
 def _choose_headers(
     recipe: Table, cells: "pd.DataFrame", coords: Mapping[str, Levels]
 ) -> tuple[str, ...]:
-    """Return the headers of the label columns: components, crossed factors, or `cell` alone."""
+    """Return the headers of label columns: components, `variant`, several factors, or `cell`."""
     if recipe.kind == "components":
         names: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
         first = str(cells["cell"].iloc[0]) if len(cells) else ""

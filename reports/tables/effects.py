@@ -55,10 +55,10 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
             continue
         attribution = attribute_with_error(factorial) if with_shapley else None
         # term → its Shapley value and the ends of the interval
-        shares: dict[tuple[str, ...], tuple[float | None, float | None, float | None]] = {}
+        shapley: dict[tuple[str, ...], tuple[float | None, float | None, float | None]] = {}
         if attribution is not None:
             ends = attribution.intervals
-            shares = {(name,): (value, *ends[name]) for name, value in attribution.values.items()}
+            shapley = {(name,): (value, *ends[name]) for name, value in attribution.values.items()}
         corrected = dict(zip(fit.effects, adjust_by_holm([e.p for e in fit.effects]), strict=True))
         interactions = [effect for effect in fit.effects if len(effect.term) > 1]
         interactions.sort(key=lambda effect: -effect.spread)
@@ -74,7 +74,7 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
                 "–" if fit.flat else f"{100 * effect.share:.1f}",
             ]
             if with_shapley:
-                value, low, high = shares.get(effect.term, NOTHING)
+                value, low, high = shapley.get(effect.term, NOTHING)
                 gain = labels.format_with_interval(value or 0.0, low, high, metric, digits)
                 fields.append("" if value is None else gain)
             rows.append(tuple(map(Field, fields)))
@@ -82,8 +82,8 @@ def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
             term = (metric, "*".join(e.term), _format_levels(e.term, levels))
             size = (e.estimate, e.se, e.low, e.high, e.spread, " ".join(e.best), e.share)
             test = (e.df, e.f, e.p, corrected[e])
-            share = shares.get(e.term, NOTHING)
-            numbers.append((*term, *size, *test, *share, fit.n, fit.error, fit.error_df))
+            attributed = shapley.get(e.term, NOTHING)
+            numbers.append((*term, *size, *test, *attributed, fit.n, fit.error, fit.error_df))
         notes += _explain_fit(fit, len(printed), metric, digits)
         if with_shapley:
             notes.append(explain_attribution(attribution, levels, metric, digits))
@@ -172,8 +172,8 @@ def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str
         )
     if any(effect.estimate is None for effect in fit.effects):
         notes.append(
-            "Range: largest − smallest fitted mean over the levels (of an interaction: deviation "
-            "from the sum of the main effects)."
+            "Range: largest − smallest fitted mean over the levels; of an interaction: largest − "
+            "smallest deviation from the sum of the main effects."
         )
     squares = f"{label}: least squares over {fit.n} values of {fit.cells} cells"
     if fit.sigma is None:
@@ -237,9 +237,9 @@ def explain_attribution(
         interval = "No error, so no interval: more seeds give one."
     total = labels.format_signed_metric(attribution.total, metric, digits)
     text = (
-        f"Shapley, {label}: mean gain of adding a component over all orders; they sum to "
+        f"Shapley, {label}: mean gain of adding a component over all orders; the gains sum to "
         f"{total_name} = {total}. {interval}"
     )
     if attribution.dropped:
-        text += f" Left out, without every cell: seed {', '.join(map(str, attribution.dropped))}."
+        text += f" Left out for missing cells: seed {', '.join(map(str, attribution.dropped))}."
     return text

@@ -61,8 +61,8 @@ GREEK = {
 def find_metric(name: str) -> Metric:
     """Return label, unit and direction of a metric such as `test/recall_at_1`.
 
-    A metric of another package that does not declare them is shown by its name, without a unit, and
-    its higher values count as better.
+    A metric that another package has and does not declare is shown by its name, without a unit, and
+    higher values of the metric count as better.
     """
     last = name.rsplit("/", 1)[-1]
     if recall := RECALL.fullmatch(last):

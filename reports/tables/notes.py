@@ -41,7 +41,7 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
             f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}."
         )
         if seeds >= limit:
-            note += f" It ended at the limit of {limit}, so intervals may be longer than asked for."
+            note += " This number is the limit, so intervals may be longer than asked for."
         notes.append(note)
     if declared.get("splits_seen"):
         notes.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
@@ -56,7 +56,7 @@ def explain_published(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> 
     columns = sorted(filter(None, {recipe.find_published_column(m) for m in recipe.metrics}))
     notes = [
         f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, as printed, "
-        f"{table.protocol}; another data set and backbone than measured unless they agree."
+        f"{table.protocol}; data set and backbone may differ from those measured."
     ]
     if find_protocol(frame) not in (EMPTY, table.protocol):
         notes.append(
@@ -82,11 +82,11 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     family = max((comparison.family for comparison in comparisons if comparison), default=0)
     count = f"{family} comparison{'' if family == 1 else 's'}"
     if recipe.kind == "components":
-        count = "verdicts are of the terms of its effects, where cells repeat over seeds"
+        count = "verdicts judge the components' effects, where cells have several seeds"
     return [
-        f"Δ: row − baseline row, 95 % over the family. {load_rule(frame.recipe.rule).description} "
-        "Better or worse: the interval leaves out 0. No difference: it lies within ±δ. Open: "
-        "neither.",
+        "Δ: row − baseline row; intervals hold together with 95 % over the rows of one baseline. "
+        f"{load_rule(frame.recipe.rule).description} Better or worse: the interval leaves out 0. "
+        "No difference: it lies within ±δ. Open: neither.",
         SIZES,
         f"{format_metric_label(primary)} decides{smallest}; {count}.",
     ]
@@ -112,8 +112,8 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
         notes.append(note)
     elif budgets == {0}:
         notes.append(
-            "Tuning: none in this sweep: no row takes the best of a study, and all have their "
-            "settings as its file writes them."
+            "Tuning: none in this sweep. No row takes the best settings of a study; all settings "
+            "are those in the sweep's file."
         )
     elif len(budgets) == 1:
         notes.append(f"Tuning: {min(budgets)} trials planned for each row, an equal budget.")

@@ -165,7 +165,7 @@ def _explain_agreement(
         f"{recipe.study}"
     )
     if rho is None:
-        return f"{subject}: there is none with fewer than 3 cells, or if all ranks of one are tied."
+        return f"{subject}: there is none with fewer than 3 cells, or if one metric is constant."
     return (
         f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if "
         f"both order them alike. Only the best cells of {source} count, whose values are close: "

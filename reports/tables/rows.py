@@ -124,8 +124,8 @@ def explain_rows(
     if alone := [row.cell for row in rows if row.cell in data and row.against is None]:
         notes.append(f"No baseline to compare with: {', '.join(alone)}.")
     notes += [
-        f"{row.cell}: best is neutral. No configuration tried was better in validation than the "
-        f"plain loss at the best rates of the baseline; {row.cell}{OTHER}: the best other one."
+        f"{row.cell}: best is neutral. No configuration was better in validation than the plain "
+        f"loss at the best learning rates of the baseline; {row.cell}{OTHER}: the best other one."
         for row in rows
         if row.cell + OTHER in cells
     ]

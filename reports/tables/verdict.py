@@ -107,10 +107,10 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
         for call in CALLS
         if counts[call] or call in DECIDED
     ]
-    questions = len(verdicts) - counts["same"]
-    if not questions:
+    compared = len(verdicts) - counts["same"]
+    if not compared:
         return f"Rows compared: {len(verdicts)}, each the same as another row."
-    return f"Of {questions} question{'' if questions == 1 else 's'}: {', '.join(parts)}."
+    return f"Of {compared} comparison{'' if compared == 1 else 's'}: {', '.join(parts)}."
 
 
 def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
@@ -196,7 +196,7 @@ def _describe_row(table: TableData, row: TableRow) -> str:
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
     """Say how many trials tuned a row and its baseline; empty for a method's components."""
-    if row.tuned is None:
+    if row.tuned is None:  # `tuned` writes the number of trials, `tuning`, in words
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:
         return row.tuned

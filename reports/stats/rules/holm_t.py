@@ -9,7 +9,7 @@ from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
 def assign_holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Return each row's level α / k, at which its interval leaves out 0 exactly if Holm rejects.
+    """Return each row's level, at which its interval leaves out 0 exactly if Holm rejects the row.
 
     In ascending order of p, the rows i = 0, 1, … of m are tested at α / (m − i). The first row
     that is not rejected gives its level to all rows after it.

@@ -34,6 +34,7 @@ class Permutation(ComparisonRule):
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
         """Return how far each row's interval reaches (below, above); infinite for few blocks."""
         gaps = {name: sample.compute_differences(name) for name in sample.rows}
+        # permutation_p returns None with fewer than two blocks
         p_values = {name: permutation_p(list(values)) or 1.0 for name, values in gaps.items()}
         levels = assign_holm_levels(p_values)
         reach = {}
@@ -51,6 +52,6 @@ def _compute_subset_means(values: np.ndarray) -> np.ndarray:
     if n <= ENUMERATED:
         members = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1  # the bits of 1, 2, …, 2ⁿ − 1
     else:
-        members = np.random.default_rng(0).integers(0, 2, size=(DRAWN - 1, n))
+        members = np.random.default_rng(0).integers(0, 2, size=(DRAWN - 1, n))  # like 2ⁿ − 1
         members = members[members.any(axis=1)]
     return np.asarray(members @ values / members.sum(axis=1))

@@ -81,7 +81,7 @@ def test_a_lost_cell_takes_its_seed_from_shapley_and_is_named() -> None:
         return sheet(build_table(made, Table(kind="effects", study="s")))
 
     told = " ".join(table_without({1}).notes)
-    assert "Left out, without every cell: seed 1." in told
+    assert "Left out for missing cells: seed 1." in told
     assert "seed 1: failed (not finite)" in told and "23 values of 8 cells" in told
     none = table_without({0, 1, 2})
     assert "Shapley, MAP@R, validation (%): none, no seed has every cell." in none.notes

@@ -102,7 +102,7 @@ def test_an_open_verdict_says_how_many_seeds_make_its_interval_short_enough() ->
 
 
 def test_copies_are_no_comparisons() -> None:
-    """A row that equals its baseline, and one that equals another row: one question is left."""
+    """A row that equals its baseline, and one that equals another row: one comparison is left."""
 
     def value(at: dict[str, Any], seed: int) -> float:
         return 0.5 + (0.004 if at["variant"] in ("ddml", "nir") else 0) + NOISE[seed]
@@ -116,7 +116,7 @@ def test_copies_are_no_comparisons() -> None:
     assert words.format_call(calls["nir"]) == "same as ddml"
     assert {verdict.family for verdict in calls.values()} == {1}
     headline = summarize_verdicts(twins, [*calls.values()])
-    assert headline == "Of 1 question: 1 better, 0 worse, 2 the same as another row."
+    assert headline == "Of 1 comparison: 1 better, 0 worse, 2 the same as another row."
 
 
 def test_controls_are_counted_in_the_first_line() -> None:
