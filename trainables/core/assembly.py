@@ -70,7 +70,7 @@ def assemble_parts(
         checkpointed=bool(config.training.checkpointing),
     )
     groups = network.param_groups("main")
-    parameters = [parameter for group in groups for parameter in group.params]
+    parameters = [parameter for part in groups for parameter in part.params]
     optimizer = build_optimizer(config.optimizer, groups)
     generators = {name: torch.Generator(device) for name in ("prepare", "method", "loss")}
     generators["augment"] = torch.Generator("cpu")  # so that crops are the same on every device
@@ -89,7 +89,7 @@ def seed_step(
 
 
 def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
-    """Refuse several processes if they gain nothing, or if one process would give another result.
+    """Refuse several processes if they gain nothing, or give another result than one process.
 
     BatchNorm can exchange its statistics only if each process has a GPU (`on_gpus`).
     """

@@ -89,7 +89,7 @@ def clone_to_own_storage(state: Any) -> Any:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint file atomically, after its digest."""
+    """Write a checkpoint file atomically: the digest of the content, then the content."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
     payload = buffer.getvalue()

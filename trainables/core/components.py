@@ -74,6 +74,6 @@ def get_revision(component: str) -> str:
         return str(registry[name].REVISION)
     if component in OWN_REVISION:  # a part of the core whose module has its own REVISION
         return str(import_module(ENTRY_MODULES[component][0]).REVISION)
-    from trainables.evaluation import metrics
+    from trainables.evaluation import metrics  # `metrics.EVALUATOR` is the evaluator's revision
 
     return metrics.EVALUATOR if component == EVALUATOR else str(CORE_REVISION)

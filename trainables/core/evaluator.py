@@ -90,7 +90,7 @@ def measure_images(
 ) -> dict[str, Tensor]:
     """Return the method's measurements (name → [B] float64 on the CPU) of B images of a split.
 
-    `positions` [B] number them in the split. Random draws are the same for all trials and seeds.
+    `positions` [B] are their rows in the split. Random draws are the same for all trials and seeds.
     """
     index, labels = subset.index[positions], subset.labels[positions]
     sample = replace(subset, index=index, labels=labels, queries=None)

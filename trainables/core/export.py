@@ -130,7 +130,7 @@ class Model:
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Compute logits [N, C] of images for the C training classes; arguments as of `embed`."""
+        """Compute logits [N, C] of images for C training classes; see `embed` for the arguments."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
             fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
@@ -189,7 +189,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         f"The vectors of {len(classes):,} classes would be larger than this file",
     )
 
-    # build the backbone without loading its initial weights
+    # build the backbone, whose weights are in this file if they were trained
     is_frozen = config.backbone.mode == "frozen"
     if is_frozen:
         backbone = build_frozen_backbone(config.backbone, config.data.image_size)
@@ -197,7 +197,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
-        require(numbers >= needed, f"The file has {numbers:,} of the {needed:,} numbers of {name}")
+        require(numbers >= needed, f"The file has {numbers:,} of {needed:,} parameters of {name}")
         no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     width = backbone.features
@@ -275,7 +275,7 @@ def convert_to_images(
     except (TypeError, ValueError):
         raise ConfigError("images", f"Images cannot be {type(images)}. {IMAGES_REMEDY}") from None
     is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
-    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3], not [N, H, W]
+    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3 or 4], not [N, H, W]
     if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:
         return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
     fault = f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}"
@@ -303,7 +303,7 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        fault = f"This is no export, best.safetensors ({cause}). Give the path of such a file."
+        fault = f"This is no best.safetensors of a trial ({cause}). Give the path of one."
         raise ConfigError(str(path), fault) from error
     # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:

@@ -36,7 +36,7 @@ class Features:
         self.device = device
         self.width = int(self.all.shape[1])
         read_often = [splits.train, *([] if splits.val is None else [splits.val])]
-        # image indices and features on the device of each such split, the training split first
+        # (image indices, features on the device) of each such split, the training split first
         self.resident = [(subset.index, self._gather_rows(subset.index)) for subset in read_often]
 
     def prefetch(self, batches: Tensor) -> None:

@@ -60,7 +60,7 @@ class Network(nn.Module):
         Features of a second class token, which some methods need only in training, are left out.
         """
         if isinstance(self.backbone, ExtraTokenViT) and self.method.traits.second_token != "kept":
-            return self._pool(self.backbone.without, inputs)
+            return self._pool(self.backbone.without, inputs)  # without the second token
         return self.features(inputs)
 
     def _pool(self, backbone: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Network(nn.Module):
         groups = self.method.param_groups(phase)
         if self.backbone is not None:
             groups = [ParamGroup("backbone", self.tuned), *groups]
-        if phase == "warmup":  # the schedule holds the parameters of some roles
+        if phase == "warmup":  # parameters of some roles do not train yet
             groups = [group for group in groups if group.role not in self.held]
         return groups
 

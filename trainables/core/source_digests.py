@@ -42,7 +42,7 @@ class NoSource(Exception):
 def find_module_file(name: str) -> Path | None:
     """Return a module's source file without importing the module; None if it has no source."""
     # find the files of its top-level package
-    top, *parents = name.split(".")
+    top, *below = name.split(".")
     roots: Iterable[str] = ()
     file: str | None = None
     if loaded := sys.modules.get(top):
@@ -51,11 +51,11 @@ def find_module_file(name: str) -> Path | None:
         with contextlib.suppress(ImportError, ValueError):
             if spec := importlib.util.find_spec(top):
                 roots, file = spec.submodule_search_locations or (), spec.origin
-    if not parents and file is not None:  # the top-level module itself is wanted
+    if not below and file is not None:  # the top-level module itself is wanted
         return Path(file) if Path(file).suffix == ".py" else None
 
-    # find the module below them
-    bases = [Path(root, *parents) for root in roots]
+    # find the module below the folders of its top-level package
+    bases = [Path(root, *below) for root in roots]
     paths = (path for base in bases for path in (base / "__init__.py", Path(f"{base}.py")))
     return next((path for path in paths if path.is_file()), None)
 

@@ -95,7 +95,7 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.trace: EpochMetrics | None = None  # loss terms of an epoch that is under way
         self.resumed_from: int | None = None  # epochs finished at the restored checkpoint
-        self.clock = self._saved = time.monotonic()  # of the last update and checkpoint
+        self.clock = self._saved = time.monotonic()  # last update of `seconds`, last checkpoint
 
         # restore the newest checkpoint
         self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
@@ -138,8 +138,8 @@ class Trainer:
     def _initialize_from_features(self) -> None:
         """Initialise the method's head by the principal directions of the training features.
 
-        The directions are cached, unless the features depend on the seed, because the backbone
-        starts from random weights or has a second class token.
+        The directions are cached, unless the features depend on the seed, as they do if the
+        backbone starts from random weights or has a second class token.
         """
         network = self.network.eval()
         blocks = self.inputs.iterate_blocks(self.splits.train)

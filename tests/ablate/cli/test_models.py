@@ -111,7 +111,7 @@ def test_damaged_pictures_are_named_and_left_out(
         (["{model}", "{birds}", "--to", "there.npz"], "exists already. Name a new file"),
         (["{model}", "nowhere"], "FOLDER: The folder nowhere cannot be read (No such file"),
         (["{model}", "empty"], "FOLDER: empty has no picture"),
-        (["{birds}", "{birds}"], "This is no export, best.safetensors (No such file"),
+        (["{birds}", "{birds}"], "This is no best.safetensors of a trial (No such file"),
     ],
 )
 def test_bad_input_is_one_line(

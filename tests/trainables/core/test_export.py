@@ -182,7 +182,7 @@ def test_a_small_file_builds_no_large_backbone(
     about = change_entry(about, "config.backbone.name", "vit_large_patch16_224")
     monkeypatch.setattr(backbone, "build_backbone", lambda *_, **__: pytest.fail("it was built"))
     message = read_refusal(exported.sealed(tmp_path / "a", about, tensors))
-    assert "numbers of vit_large" in message
+    assert "parameters of vit_large" in message
 
 
 CHANGES: dict[str, Callable[[Tensors, str], Tensors]] = {
@@ -217,7 +217,7 @@ def test_files_that_are_no_exports_are_refused_at_once(valid: Path, tmp_path: Pa
     os.mkfifo(tmp_path / "fifo")
     assert "a FIFO" in read_refusal(tmp_path / "fifo")
     assert "a device" in read_refusal(Path("/dev/zero"))
-    assert "This is no export, best.safetensors" in read_refusal(tmp_path)
+    assert "This is no best.safetensors of a trial" in read_refusal(tmp_path)
     for header in (b"", b"{", *map(build_header, ("[" * 10**5, "9" * 10**5, "3", "[]"))):
         write_raw(header)
         read_refusal(path)
