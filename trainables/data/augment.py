@@ -43,7 +43,7 @@ def train_images(
     """Return the images `index` [B], augmented and normalised: [B, 3, S, S] float32 on `device`.
 
     Args:
-        mean, std: mean and deviation of each channel of pixels in [0, 1], which become 0 and 1.
+        mean, std: of each channel x in [0, 1], which becomes (x − mean)/std.
         generator: a CPU generator.
     """
     sizes, short_side = (images.heights[index], images.widths[index]), None

@@ -30,7 +30,7 @@ class CacheError(OSError):
 def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; if it is not there, `build` fills it first.
 
-    A lock lets one process build while others wait. CacheError: the cache cannot be written.
+    A lock lets one process build while others wait. Raise CacheError if a write fails.
     """
     if not folder.is_dir():
         with explain_write_errors(folder.parent):
@@ -43,7 +43,7 @@ def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:
 
 def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
     """Let `build` fill a temporary folder, flush it to disk, and rename it to `folder`."""
-    # This process has the lock, so that any temporary folder was left by a process that died.
+    # This process has the lock, so any temporary folder was left by a process that died.
     for remainder in folder.parent.glob(f"{folder.name}.tmp-*"):
         shutil.rmtree(remainder, ignore_errors=True)
     fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))

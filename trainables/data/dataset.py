@@ -112,7 +112,7 @@ class Index:
             if row.path.startswith("/") or ".." in row.path.split("/"):
                 fault = f"the path {row.path!r} leads out of the images' folder"
                 raise ConfigError(where, f"{fault}. Write a path that is relative to this folder.")
-            if row.path != row.path.encode(errors="ignore").decode():  # has bytes without UTF-8
+            if row.path != row.path.encode(errors="ignore").decode():  # has bytes not in UTF-8
                 raise ConfigError(where, f"the path {row.path!r} is not UTF-8. Rename the file.")
             by_path[row.path] = row
         if not by_path:
@@ -144,7 +144,7 @@ class Index:
         # check that each image has a part, and that in a part all images have a role or none has
         members = {part: np.flatnonzero(parts == number) for number, part in enumerate(PARTS)}
         for part, rows in members.items():
-            n_roleless = int((roles[rows] == BOTH).sum())
+            n_roleless = int((roles[rows] == BOTH).sum())  # BOTH: the row states no role
             if 0 < n_roleless < len(rows):
                 fault = f"{n_roleless:,} {part} images have no role, and all others have one"
                 raise ConfigError(where, f"{fault}. Write query or gallery for all, or for none.")
@@ -198,8 +198,8 @@ class DataSource(ABC):
             "data.root",
             f"{cls.ABOUT.title if cls.ABOUT else 'the data set'} in {base} differs from its list "
             f"or its makers' counts: {'; '.join(problems)}. Unpack the data set again, or accept "
-            "the difference with --allow-partial (data.allow_partial: true), which makes other "
-            "trials than those of the complete data set.",
+            "the difference with --allow-partial (data.allow_partial: true). Trials then differ "
+            "from those of the complete data set.",
         )
 
     @classmethod
@@ -207,8 +207,8 @@ class DataSource(ABC):
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return all images and labels; the first call decodes the images into `cache`.
 
-        Photographs are stored with the short side `config.stored_short_side`; None: that of their
-        file. Evaluation crops a square of `config.image_size / config.eval_side` of the short side.
+        Photographs are stored with the short side `config.stored_short_side`, or in full size
+        if that is None. Evaluation crops squares of `image_size / eval_side` of the short side.
         """
 
 

@@ -36,6 +36,7 @@ def load_cached_features(
     """Return the frozen backbone's features of all images, [N, F] float32, mapped from the cache.
 
     Images are cropped as in evaluation. The first caller computes the features; the others wait.
+    The file is mapped copy-on-write, because torch needs a writable array.
     """
     device = torch.device(device)
     folder = get_or_build(

@@ -137,7 +137,7 @@ class Reader:
             self._begin_batches()
 
     def load_rows(self, rows: Tensor) -> tuple[Images, Tensor]:
-        """Return images on the device that include the images `rows` [B], and where they are: [B].
+        """Return images on the device that include the images `rows`, and the position of each [B].
 
         Wait for the batch if it is being read ahead, else read it now; then begin the next batches.
         """

@@ -196,7 +196,7 @@ def sample_at_once(crops: Crops) -> Tensor:
 def _compute_axis_weights(
     begin: Tensor, length: Tensor, size: int, flip: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return for S sampling points on one axis: pixel before it, pixel after, weight of the latter.
+    """Return the pixels before and after S sampling points on one axis, and the latter's weight.
 
     All are [B, S]. begin, length: first pixel and number of pixels of each box on this axis, [B].
     flip: [B], whether the points run from the end of the box to its beginning.

@@ -59,7 +59,7 @@ def draw_epoch_batches(  # noqa: PLR0917
         ConfigError: batch_size is no multiple of M, or asks for more classes than there are.
     """
     if len(labels) == 0:
-        raise ConfigError("data", "data.split leaves no training images. Change it.")
+        raise ConfigError("data", "data.split leaves no training images. Change data.split.")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
     generator = streams.create_generator(seed, "sampler", epoch)
@@ -91,8 +91,8 @@ def _draw_class_turns(
     orders: list[Tensor] = []
     for n_drawn in range(0, steps * per_batch, classes):
         order = torch.randperm(classes, generator=generator)
-        if n_begun := n_drawn % per_batch:  # classes of a batch that the previous order has begun
-            # The new order completes this batch, so its classes so far go behind those it lacks.
+        if n_begun := n_drawn % per_batch:  # classes that the last, incomplete batch has
+            # The new order begins with classes that this batch lacks, which complete the batch.
             is_repeated = torch.isin(order, orders[-1][-n_begun:])
             fresh, n_missing = order[~is_repeated], per_batch - n_begun
             later = torch.cat([fresh[n_missing:], order[is_repeated]])

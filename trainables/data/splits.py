@@ -206,7 +206,7 @@ def _order_names(names: list[str], config: "SplitConfig") -> list[str]:
 def _take_block(
     names: list[str], blocks: int, block: int, option: str
 ) -> tuple[list[str], list[str]]:
-    """Cut names into equal blocks; return those outside of block number `block`, and its own."""
+    """Cut names into equal blocks; return (names outside block number `block`, names in it)."""
     if len(names) < blocks:
         kind = "training" if option == "folds" else "test"
         fault = f"{len(names)} {kind} classes are too few for {blocks} {option}"
@@ -294,7 +294,7 @@ def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subs
 def _split_class_rows(
     dataset: Dataset, rows: Tensor, share: float, keep: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Return `keep` or more first rows of each class, and the last max(1, round(share · n))."""
+    """Return first rows of each class, `keep` or more, and the last max(1, round(share · n))."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
     labels = dataset.labels[rows]
     sizes = torch.bincount(labels, minlength=len(dataset.classes))

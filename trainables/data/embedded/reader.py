@@ -49,7 +49,7 @@ class Embedded(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        """Return the drawings, mapped from the cache, where the first call unpacks them."""
+        """Return the data set, mapped from the cache, where the first call unpacks its file."""
         name = f"{cls.__name__.lower()}-{cls.get_digest()[:16]}"
         folder = get_or_build(Path(cache) / "embedded" / name, cls.decode)
         labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))

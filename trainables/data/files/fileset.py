@@ -46,7 +46,8 @@ class Reading:
     """The content of a data set's folder.
 
     Attributes:
-        index, rows: of the images that exist.
+        index: the images that exist.
+        rows: the data set of these images, without pixels.
         problems: a line for each difference from what its makers say.
     """
 
@@ -86,15 +87,15 @@ class FileSet(DataSource):
         if absent:
             missing = f"{len(absent):,} of {len(listed):,} images are missing"
             problems.append(f"{missing} ({join_names(absent)})")
-            if len(absent) == len(listed):  # no image exists, not even a part of the data set
+            if len(absent) == len(listed):  # no image exists, which --allow-partial does not accept
                 raise cls.build_difference_error(listing.base, problems)
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
         index = Index(listing.base, present)
-        rows = index.to_plan_dataset()
+        dataset = index.to_plan_dataset()
         if cls.ABOUT is not None:
-            problems += cls.ABOUT.list_differences(count_parts(rows))
-        return Reading(index, rows, tuple(problems))
+            problems += cls.ABOUT.list_differences(count_parts(dataset))
+        return Reading(index, dataset, tuple(problems))
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:

@@ -36,7 +36,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the stamp
         copies = earlier.get(name, [])
         with name_unreadable_file(path):
-            stamp = _read_stamp(os.stat(path))  # noqa: PTH116 - changes when the file does
+            stamp = _read_stamp(os.stat(path))  # noqa: PTH116 - the stamp changes with the file
             for copy_stamp, digest in copies:
                 if copy_stamp == stamp:
                     return digest, copies

@@ -57,7 +57,7 @@ class Cifar(DataSource):
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """Return a SHA-256 of each file's content and of its part, train or test."""
+        """Return a SHA-256 of each file's content and part; the class names count as train."""
         root, files = cls.find_files(config)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / cls.NAME)

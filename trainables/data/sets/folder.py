@@ -56,7 +56,7 @@ class Folder(FileSet):
 
 
 def _list_class_folders(root: Path) -> list[Path]:
-    entries = (entry for entry in root.iterdir() if not _is_left_behind(entry.name))
+    entries = (entry for entry in root.iterdir() if not _is_hidden_or_macos(entry.name))
     return sorted(entry for entry in entries if entry.is_dir())
 
 
@@ -98,7 +98,7 @@ def _list_images(root: Path) -> list[Path]:
 def _refuse_known_archive(root: Path) -> None:
     """Refuse the unpacked archive of a known data set whose folders are not its classes.
 
-    Trials with the folders as classes would run, and solve another task than the papers'.
+    `About.classes` says why: trials with the folders as classes would solve another task.
     """
     for name in DATASETS:
         about = DATASETS[name].ABOUT
@@ -114,7 +114,7 @@ def _refuse_known_archive(root: Path) -> None:
 def iterate_images(folder: str | Path) -> Iterator[str]:
     """Yield the paths of images at any depth, also of broken links, which are refused later."""
     for item in os.scandir(folder):
-        if _is_left_behind(item.name):
+        if _is_hidden_or_macos(item.name):
             continue
         if item.is_dir(follow_symlinks=False):
             yield from iterate_images(item.path)
@@ -122,5 +122,5 @@ def iterate_images(folder: str | Path) -> Iterator[str]:
             yield item.path
 
 
-def _is_left_behind(name: str) -> bool:
+def _is_hidden_or_macos(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"

@@ -48,7 +48,7 @@ class Manifest(FileSet):
 
 
 def _read_rows(table: Path) -> Iterator[Row]:
-    """Yield the images that a CSV file lists; ConfigError names the line that is wrong."""
+    """Yield the images that a CSV file lists; a ConfigError names the row that is wrong."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
