@@ -44,7 +44,7 @@ def build_contingency(clusters: Tensor, classes: Tensor) -> Contingency:
     """Count the items in each pair of cluster and class; both are integer labels [N]."""
     _, a = torch.unique(clusters.cpu(), return_inverse=True)  # numbers clusters without gaps
     _, b = torch.unique(classes.cpu(), return_inverse=True)
-    _, cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)  # one number a pair
+    _, cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)  # one number per pair
     return Contingency(cells, torch.bincount(a), torch.bincount(b))
 
 
@@ -91,7 +91,7 @@ def expected_mutual_information(table: Contingency) -> float:
     """Return E, the mutual information in nats expected of random groups of the same sizes.
 
     E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j), where P is the hypergeometric
-    probability that cluster i, of a_i of all N items, and class j, of b_j, have n items in common.
+    probability that cluster i (a_i of the N items) and class j (b_j items) have n items in common.
     The inner sum is computed once for all pairs of clusters and classes with the same two sizes.
     """
     from scipy.special import gammaln

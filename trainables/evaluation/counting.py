@@ -102,7 +102,7 @@ def _count_key(key, keys, counts, first, active):  # type: ignore[no-untyped-def
 def _drop_far_positives(query, counters):  # type: ignore[no-untyped-def]
     """Stop counting for positives of `query` that are certain to rank beyond the query's limit.
 
-    The query's floor, below which items do not count, becomes the score of the last that stays.
+    The floor, below which items do not count, becomes the score of the last positive that stays.
     """
     first, n_before = counters.start[query], 0
     for i in range(counters.active[query]):
@@ -156,7 +156,7 @@ def count_rows(tile, item, self_column, counters, rows):  # type: ignore[no-unty
                 for i in range(CHUNK):
                     n_near += not tile[q, chunk + i] < floor  # NaN counts as near
             else:
-                n_near = 1
+                n_near = 1  # never skip an incomplete chunk
             if n_near == 0:
                 continue
             # count the items of other chunks one by one

@@ -112,7 +112,7 @@ def evaluate_split(
 ) -> dict[str, float]:
     """Return metrics of a split by name, from embeddings [N, E] in the order of the split's images.
 
-    Each image queries all others; in a split with a gallery, queries are searched in the gallery.
+    Each image queries all others; if the split has a gallery, each query queries the gallery.
     `options` are the metrics, logits and restarts of `evaluate_embeddings`.
     """
     cut, labels = subset.queries, subset.labels  # None: there is no gallery, and [:None] takes all
@@ -138,8 +138,8 @@ def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse embeddings that do not fit the labels or are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         fault = f"there are {len(embeddings)} embeddings and {len(labels)} labels"
-        raise ConfigError("embeddings", f"{fault}. Give one label for each, and at least one.")
-    # The sum is cheap; if it is finite, so are all entries. Otherwise it may only have overflowed.
+        raise ConfigError("embeddings", f"{fault}. Give embeddings with one label each.")
+    # The sum is cheap; if it is finite, so are all entries. A sum of finite entries may overflow.
     if not torch.isfinite(embeddings.sum()):
         n_bad = int((~torch.isfinite(embeddings)).any(1).sum())
         if n_bad:

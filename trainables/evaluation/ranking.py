@@ -37,7 +37,7 @@ def find_places(
         cut: rows[:cut] are queries and rows[cut:] the gallery; None: each item queries all others,
             equal ones included.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer.
-        metrics: positives are searched up to the last place that one of these metrics needs.
+        metrics: positives beyond the last place that one of these metrics needs are left out.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -60,8 +60,8 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
     return (
         rows.device.type == "cpu"
         and len(rows) > SMALL  # fewer rows are sorted before the compiled code is loaded
-        and int(sizes.max()) <= LARGEST_CLASS  # it computes the scores of whole classes at once
-        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES  # it keeps all positive pairs
+        and int(sizes.max()) <= LARGEST_CLASS  # scores of whole classes are computed at once
+        and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES  # all positive pairs are kept
     )
 
 
@@ -72,12 +72,13 @@ def sort_nearest(
 
     rows[:cut] are queries and rows[cut:] the items; cut None: each row queries all others. `score`
     (q[B, E], r[R, E]) → [B, R] is compared as float32. `limit` maps numbers of positives [B] to the
-    last places that metrics need; K is that for the largest number.
+    last places that metrics need; K is the one for the largest number of positives.
     """
     queries, query_labels = rows[:cut], labels[:cut]
     references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
+    # count the positives of a query of each class
     members = torch.bincount(reference_labels, minlength=len(rows)) - int(cut is None)
-    size = len(references)  # `members`: positives of a query of each class
+    size = len(references)
     depth = min(size, int(limit(members.max()[None])))
     block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
     inverted_index = torch.arange(size - 1, -1, -1, device=rows.device)  # the first tie is nearer

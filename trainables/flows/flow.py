@@ -283,7 +283,7 @@ class Flow(nn.Module):
         return [x[..., : self._half], x[..., self._half :]]
 
     def _convert_input(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return x in float32 or float64, and the condition in the type and leading axes of x."""
+        """Return x in float32 or float64, and the condition with the type and leading axes of x."""
         if x.dtype in (torch.bfloat16, torch.float16):
             x = x.float()
         if condition is not None:

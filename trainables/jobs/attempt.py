@@ -91,7 +91,7 @@ class Attempt:
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
-        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))  # unless finer
+        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))  # or finer
         self._events: Iterator[Event] | None = None
 
     def receive_events(self, patience: float) -> list[Event]:
@@ -104,7 +104,7 @@ class Attempt:
         """
         events: list[Event] = []
         end = time.monotonic() + patience
-        seconds = self.job.runtime.stuck_after  # without an event; then `Watch` ends this process
+        seconds = self.job.runtime.stuck_after  # without an event, until `Watch` ends this process
         watch = None if seconds is None else Watch(seconds, self._files.log)
         try:
             if self._events is None:
