@@ -110,7 +110,7 @@ class Results:
         """A DataFrame with one row for each cell (configuration that a study compares) and seed.
 
         Its columns are study, cell, seed, trial_id, status, reason, the cell's factor levels as
-        `coords/…`, settings that vary as `params/…`, and the selected epoch's metrics as `val/…`
+        `coords/…`, varied settings as `params/…`, and the selected epoch's metrics as `val/…`
         and `test/…`.
         """
         import pandas as pd
@@ -119,7 +119,7 @@ class Results:
             return pd.DataFrame(build_result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
-        """Return the best cell of a study; without a name, of all studies by the sweep's objective.
+        """Return a study's best cell; without a name, compare all studies by the sweep's objective.
 
         The result has `config`, `metrics`, `model` (a path) and `yaml` (a spec that trains it).
 
@@ -175,7 +175,7 @@ def prepare(
         request = resolve_request(resources, options.device, cluster=address is not None)
         if runs and address is not None:
             check_cluster_port(address)
-    # plan the trials; a custom runner may ignore the data, and no source code is recorded for it
+    # plan the trials; a custom runner may ignore the data, and its source code is not recorded
     uses_default_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():

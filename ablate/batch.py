@@ -49,7 +49,7 @@ LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's fo
 
 
 def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
-    """Write the trials that can start now to a file `to`; write no file if there are none.
+    """Write to the file `to` the trials that can start now; write no file if there are none.
 
     Returns:
         Counts: "trials" in the file, and trials left out: "known" (finished), "busy" (a driver runs
@@ -76,7 +76,7 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
                     trials.setdefault(cell.trial_id, []).append(cell)
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
-            print_text(f"This changed code was taken as the same: {line}")
+            print_text(f"results of other code are accepted: {line}")
         # count the cells that become known only by results of other cells
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
@@ -161,7 +161,7 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
 
 
 def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
-    """Map each trial's folder in `trials` to its checked result, or None if it has not ended."""
+    """Map each trial folder in `trials` to its checked result; None if the trial has not ended."""
     if trials.is_symlink() or not trials.is_dir():
         fault = "the folder is a link" if trials.is_symlink() else "there is no such folder"
         remedy = "Copy the folder of `python -m trainables.jobs.batch` as a whole."
@@ -206,7 +206,7 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
         claim = ledger.claim(*identity, owner, retry_failed=True, source=source)
         if claim != "mine":  # a driver was faster
             return "busy" if claim == "busy" else "known"
-        ledger.delete_epochs(trial_id)  # of a driver's interrupted attempt
+        ledger.delete_epochs(trial_id)  # those of a driver's interrupted attempt
         if isinstance(last, Final):
             evaluator = result.hashes.get(EVALUATOR)
             ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)

@@ -28,9 +28,9 @@ IMPORT_NOTES = {
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Write the trials that can start now to a file. `python -m "
+        "Write to a file the trials that can start now. `python -m "
         "trainables.jobs.batch FILE --out DIR` runs them without Ray, and `ablate "
-        "ledger import DIR` records the results. A search is written round by round."
+        "ledger import DIR` records the results. Of a search, a file has one round."
     )
     command.epilog = (
         "Exit codes: 0 a file was written; 1 nothing can start now (`ablate run` "
@@ -45,7 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the trials that can start now to a file; return 1 if there are none, else 0."""
+    """Write to a file the trials that can start now; return 1 if there are none, else 0."""
     from ablate.spec.read import read_spec
 
     to = expand_user_path(args.to, "--to")

@@ -25,7 +25,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Write and run a spec controls_NAME.yaml of controls around the trial of SPEC: rows that "
         "must equal its plain loss, and rows with known effects. The first line of the report "
-        "counts both."
+        "says how many rows of each kind came out as expected."
     )
 
 

@@ -64,10 +64,10 @@ def _describe_data_set(name: str) -> Iterator[str]:
         return
     rows, root, problems = listing
     counts = "; ".join(f"{part} {count}" for part, count in count_parts(rows).items())
-    yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"
+    yield f"{title}: {root or 'comes with ablate'}: {counts.removeprefix('all ')}"  # all: unsplit
     yield from (f"  {problem}" for problem in problems)
     if problems and about is not None:
-        yield f"  it is offered at {about.offered}; --allow-partial accepts these images"
+        yield f"  the set is offered at {about.offered}; --allow-partial accepts these images"
 
 
 def _read_listing(
@@ -75,7 +75,7 @@ def _read_listing(
 ) -> tuple[Dataset, Path | None, Sequence[str]] | None:
     """Return the list of a data set's images, its folder and its faults, without pixels.
 
-    The folder is None if the images come with a package. None: only `load` can list the images.
+    The folder is None if a package has the images. The result is None if only `load` lists images.
     """
     if issubclass(source, FileSet):
         reading = source.read_listing(config)
@@ -138,7 +138,7 @@ def _find_decode_fault(picture: Picture) -> str | None:
 def _describe_splits(dataset: Dataset) -> str:
     """Return a line with the sizes of the splits that a trial has by the default `data.split`."""
     try:
-        splits = split_dataset(dataset, SplitConfig(), "")
+        splits = split_dataset(dataset, SplitConfig(), fingerprint="")
     except ConfigError as error:
         return f"the data set cannot be split: {error.message}"
     counts = []

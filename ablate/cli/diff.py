@@ -15,7 +15,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     for which in ("first", "second"):
         command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
-    text = "The store of the second sweep (default: of the first): a folder, a URI or env:NAME."
+    text = "The store of the second sweep (default: the first one's): a folder, a URI or env:NAME."
     command.add_argument("--other", metavar="STORE", help=text)
     add_tracking(command)
     add_out(command)

@@ -78,7 +78,7 @@ def run_checks(out: Path) -> Iterator[Finding]:
 
 def check_torch() -> Finding:
     """Check in another process that torch, torchvision and timm import; name torch's GPUs."""
-    command = [sys.executable, "-c", GPUS]
+    command = [sys.executable, "-c", GPUS]  # GPUS: a script that names GPUs
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode != 0:
         last_line = process.stderr.strip().rpartition("\n")[2]

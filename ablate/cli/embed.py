@@ -12,8 +12,8 @@ from trainables.machine.texts import expand_user_path
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
-        "Embed the pictures of a folder and its subfolders as in the trial's evaluation. The file "
-        "has the arrays `embeddings`, `paths` and `about`, which is JSON on the model."
+        "Embed the pictures of a folder and its subfolders as the evaluation of the model's trial "
+        "does. The file has the arrays `embeddings`, `paths` and `about` (JSON on the model)."
     )
     add_model(command)
     text = "The .npz file to write (default: ./embeddings.npz)."
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
-    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # before pictures are read
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # try one row of zeros
         fault = "faiss is not installed, or cannot compare as this model does. Leave out --index."
         raise ConfigError("--index", fault)
     with explain_write_errors(to, "--to"):

@@ -21,12 +21,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="ls",
         help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints a trial as "
         "JSON; `export [SWEEP]` writes a row for each cell and seed of a sweep (default: the "
-        "latest); `replay [SWEEP]` writes to MLflow what it lacks (while no run is active); "
+        "latest); `replay [SWEEP]` writes to MLflow what it lacks (not during `ablate run`); "
         "`import DIR` records the results of a batch (`ablate cells`).",
     )
     text = "For `export`: the .csv file to write (default: print CSV)."
     command.add_argument("--to", metavar="FILE", help=text)
-    text = "The beginning of a trial's id, a sweep, or a batch's folder."
+    text = "A sweep, a batch's folder, or the beginning of a trial's id."
     command.add_argument("name", nargs="?", help=text)
     add_tracking(command)
     add_out(command)

@@ -21,7 +21,7 @@ def locate_ledger(out: str) -> Path:
 
 
 def find_trial(records: Records, prefix: str | None) -> str:
-    """Return the trial whose id (`HASH-SEED`) begins with `prefix`; of several seeds the first.
+    """Return the trial id (`HASH-SEED`) that begins with `prefix`; if seeds differ, the first one.
 
     Raises:
         ConfigError: no trial matches, or trials with several hashes do.

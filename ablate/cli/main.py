@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv = sys.argv[1:]
     make_streams_tolerant()
     command = argv[0] if argv else ""
-    for word, remedy in REMOVED.get(command, {}).items():  # word "": the command itself
+    for word, remedy in REMOVED.get(command, {}).items():  # "": the whole command
         if word in ("", *argv):
             text = f"`{f'ablate {command} {word}'.strip()}` was removed. Instead, {remedy}."
             print_text(text, error=True)
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_text("Stopped at once. The same command continues from what is recorded.", error=True)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # `ablate … | head` is no error
+        sys.stderr.close()  # else Python reports at its end that stdout (`… | head`) is closed
         return 0
     return code
 

@@ -43,6 +43,6 @@ def run(args: argparse.Namespace) -> int:
         write_gallery(to, root, queries)
     print_text(f"the page has {len(queries)} of {size} pictures, each with its nearest neighbours")
     if (hits := count_hits(queries)) is not None:
-        print_text(f"the nearest neighbour has the same class for {hits} of these {len(queries)}")
+        print_text(f"{hits} of these {len(queries)} have a nearest neighbour of the same class")
     print_text(f"open the page in a browser: {to / INDEX}")
     return report_unreadable(folder)

@@ -16,7 +16,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
         ("loss", "NAME", "proxy_anchor", ""),
         ("method", "NAME", "ddml", "plain is the loss alone; "),
-        ("backbone", "NAME", "tf_efficientnet_lite0", "any of timm's; "),
+        ("backbone", "NAME", "tf_efficientnet_lite0", "any backbone of timm; "),
     ):
         help_text = f"{note}default: {default}"
         command.add_argument(f"--{option}", metavar=metavar, default=default, help=help_text)

@@ -62,7 +62,7 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     with explain_write_errors(path, "--to"):
         write_atomically(path, text.encode())
     print_text(f"{path}: {headline}")
-    print_text(f"See what it would run by:\n  ablate run {shlex.quote(str(path))} --plan")
+    print_text(f"Show what this spec would run by:\n  ablate run {shlex.quote(str(path))} --plan")
     return 0
 
 
@@ -74,7 +74,7 @@ def _check_name(option: str, name: str, names: Iterable[str], fault: str = "not 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
     """Return the text of the spec that the options of `ablate new` describe.
 
-    `path` is the file in its commands; `headline` is its first line.
+    `path` is the file that commands in the text name; `headline` is the first line of the text.
     """
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
@@ -88,7 +88,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     if (count := count_classes(config, locate_default_cache())) is not None:
         classes = min(classes, count_split_classes(count, config.split)[0])  # 0: train
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
-    # take the axes that the method states for itself; deeper paths set the size of its networks
+    # take the method's own axes, but no deeper paths, which set the size of its networks
     all_axes = list_section_axes("method", {"method": {"name": method}})
     axes = {path: axis for path, axis in all_axes.items() if path.count(".") == 1}
     # a first point to try beside the published weights: a tenth of each weight that is not 0
@@ -146,7 +146,7 @@ def _choose_weights(backbone: str) -> str:
         check_name(backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        remedy = f"Name another one here, then {backbone} and a file of weights in the spec."
+        remedy = f"Name another one here; then set {backbone} and its weights file in the spec."
         raise ConfigError("--backbone", f"nobody offers weights of {backbone}. {remedy}")
     return "torchvision"
 
@@ -156,4 +156,4 @@ def _to_flow_yaml(value: Any) -> str:
     text: str = yaml.safe_dump(
         [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )
-    return text.strip()[1:-1]
+    return text.strip()[1:-1]  # without the brackets of the list

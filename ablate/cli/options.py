@@ -45,11 +45,11 @@ def add_device(command: argparse.ArgumentParser) -> None:
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
-    """Add a trained model, the folder of pictures that it embeds, and the exit codes."""
+    """Add the arguments MODEL, FOLDER (of pictures) and --device, and describe the exit codes."""
     command.epilog = (
         "Exit codes: 0 all pictures were used; 1 some could not be read; 2 the input is wrong."
     )
-    text = "A best.safetensors file, or the trial's folder with it."
+    text = "A best.safetensors file, or the folder of a trial that has one."
     command.add_argument("model", metavar="MODEL", help=text)
     text = "A folder of pictures, with or without class folders."
     command.add_argument("folder", metavar="FOLDER", help=text)
@@ -86,7 +86,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "--seeds",
         metavar="N",
         help="The number of seeds, or a list such as 0,1,5, of the studies that compare cells; "
-        "searches and finalists keep their own seeds.",
+        "searches, and promote studies with a list of seeds, keep their own.",
     )
     add_device(command)
     text = "Confirm that changed source code gives the same numbers, and reuse known results."
@@ -135,7 +135,7 @@ def parse_seeds(text: str) -> int | tuple[int, ...]:
     raise ConfigError(
         "--seeds",
         f"{text!r} is neither a number of seeds nor a list of distinct seeds. Give a number from 1 "
-        f"to {MAX_SEEDS}, or a list as 0,1,5 or 0, of seeds up to {MAX_SEED}.",
+        f"to {MAX_SEEDS}, or a list of seeds up to {MAX_SEED}, as `0,1,5` or `0,`.",
     )
 
 

@@ -55,7 +55,7 @@ def embed_folder(model: "Model", root: Path, paths: Sequence[Path]) -> EmbeddedF
     Pictures that cannot be read are skipped and printed on standard error with the reason.
     """
     data = model.config.data
-    short_side = None if data.drawings else data.stored_short_side
+    short_side = None if data.drawings else data.stored_short_side  # None: that of the file
 
     def decode_or_explain(picture: Picture) -> np.ndarray | str:
         """Return the pixels of a picture, or why it cannot be used."""

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     for failure in failures:
         print_text(failure, error=True)
     if any(file.path.name == EXPORT for file in files):
-        print_text("Reports link to these weights. `ablate report` writes them without the links.")
+        print_text("Reports link to these weights. `ablate report` leaves the links out.")
     return 1 if failures else 0
 
 

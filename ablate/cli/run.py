@@ -26,7 +26,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     text = "Start no new trial after this time, as 2h or 1h30m."
     command.add_argument("--budget", metavar="TIME", help=text)
     command.add_argument("--retry-failed", action="store_true", help="Run failed trials again.")
-    text = "Discard the sweep's results, and train all again."
+    text = "Discard the sweep's results, and train all its trials again."
     command.add_argument("--force", action="store_true", help=text)
     text = "The least seconds between two checkpoints of a trial (default: 10; 0: every epoch)."
     command.add_argument("--checkpoint-seconds", metavar="TIME", help=text)
@@ -34,8 +34,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--stuck-after",
         metavar="TIME",
         help=(
-            "Stop and retry a trial that makes no step for this time, which must be more than the "
-            "first pass over the images and an evaluation need (default: never)."
+            "Stop and retry a trial that makes no step for this time (default: never). The first "
+            "pass over the images and an evaluation must take less time than this."
         ),
     )
     command.add_argument(
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 def describe_ending(outcome: "Outcome", out: Path) -> str:
     """Return the text on how a run ended, what failed or is missing, and how to continue."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials were trained in this run"]
-    lines += [f"  this changed code was taken as the same: {text}" for text in outcome.same]
+    lines += [f"  results of other code are accepted: {text}" for text in outcome.same]
     lines += [f"  {study}: {count} trials failed" for study, count in outcome.failed.items()]
     if outcome.failed:
         from ablate.ledger import queries

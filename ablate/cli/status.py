@@ -126,14 +126,14 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
         if (n_more := len(driver["trials"]) - MAX_TRIALS) > 0:
             yield f"  at work: {n_more} more trials"
     for row in state["failures"][:MAX_REASONS]:
-        yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (as trial {row['trial']})"
+        yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (such as trial {row['trial']})"
     if (n_more := len(state["failures"]) - MAX_REASONS) > 0:
         yield f"  failed: for {n_more} other reasons"
 
 
 def _describe_activity(driver: dict[str, Any]) -> str:
     """Return how long a driver has run, how many of its slots are in use, and the time left."""
-    text = f"{'stopping' if driver['stopping'] else 'running'} for "
+    text = f"{'stopping, ' if driver['stopping'] else ''}running for "
     text += f"{format_duration(driver['seconds'])} "
     text += f"({describe_process(driver['pid'], driver['host'])})"
     if driver["slots"] is None:

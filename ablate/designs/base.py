@@ -142,7 +142,7 @@ class StudyBase(SpecPart):
             other = "race" if self.folds is None else "folds"
             raise ConfigError("splits", f"`splits` and `{other}` exclude each other. Remove one.")
         if self.splits is not None and not self.is_fixed:
-            fault = "a search cannot have `splits`, since it would see the test classes of each"
+            fault = "a search cannot have `splits`, since it would see each split's test classes"
             remedy = "Set `splits` in a second study, around the best cell of this search."
             raise ConfigError("splits", f"{fault}. {remedy}")
         if self.race is not None and (self.folds is not None or self.objectives):
@@ -219,7 +219,7 @@ class StudyBase(SpecPart):
         sampled = self.sampling()
         if sampled is None:
             return len(self.all_points)
-        return sampled.trials + (self.find_baseline() is not None)  # one more: with the method off
+        return sampled.trials + (self.find_baseline() is not None)  # + the neutral cell
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -266,7 +266,7 @@ class StudyBase(SpecPart):
         """Map each study from which this study inherits to the key, for messages, that names it."""
         places: dict[str, str] = {}
         for field, around in self.references():
-            place = field if field == OF else f"{field}.best_of"  # the key `of` holds a name
+            place = field if field == OF else f"{field}.best_of"  # `of` holds a name itself
             places.setdefault(around.best_of, place)
         return places
 
@@ -288,9 +288,9 @@ class StudyBase(SpecPart):
         return tuple(base.around for base in self.list_base_references(levels))
 
     def find_source_cell(self, levels: FactorLevels = ()) -> Around | None:
-        """Return the cell of another study that a promoted cell trains again; None without one.
+        """Return the other study's cell that a promoted cell trains again; None if there is none.
 
-        `levels` are the factor levels that identify the promoted cell; () stands for the first one.
+        `levels` are the promoted cell's factor levels; () stands for the first promoted cell.
         """
         point = self.by_levels.get(levels)
         return None if point is None else point.source

@@ -95,7 +95,7 @@ class Compare(StudyBase):
             raise ConfigError("exclude", message)
         check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())
-        if total <= MAX_COMBINATIONS and self.exclude:  # a larger number is refused unfiltered
+        if total <= MAX_COMBINATIONS and self.exclude:  # check_size refuses larger totals
             total = len(self.combinations)
         check_size(total)
         for i, around in enumerate(self.around):
@@ -134,7 +134,7 @@ class Compare(StudyBase):
         rows = []
         for point in self.combinations:
             may_be_neutral = any(map(self._inherits_method, point.references or ()))
-            # is_unchanged: the row may equal the best cell of the other study
+            # is_unchanged: the row may be the other study's best cell as it is
             rows.append(replace(point, is_unchanged=may_be_neutral))
         return [*rows, *(self._build_not_neutral_point(row) for row in rows if row.is_unchanged)]
 
@@ -160,7 +160,7 @@ class Compare(StudyBase):
             bases.append(InheritedConfig(field, around.fill_template(levels)))
         for pair in levels:
             bases += self._find_base_references(*pair)
-        # collect the partial trials of its levels, and the sum of their shifts of seeds
+        # collect the levels' partial trials and the sum of shifts; the last level's `place` stays
         layers, shift = [], 0
         for factor, level in levels:
             variant, place = factors[factor][level], _format_place(factor, level)
@@ -175,7 +175,7 @@ class Compare(StudyBase):
 
     def _inherits_method(self, inherited: InheritedConfig) -> bool:
         """Return whether the options of a method may be taken from a cell that switches it off."""
-        around = inherited.around  # `neutral: false` asks for a cell with the method on
+        around = inherited.around  # its `neutral` is None or False, which asks for the method on
         taken = around.take or ("method",)  # without `take`, the method's options are taken too
         takes_method = any(path.split(".")[0] == "method" for path in taken)
         return takes_method and around.neutral is None and around.best_of in self._neutral

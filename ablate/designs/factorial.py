@@ -73,7 +73,7 @@ class Factorial(StudyBase):
         return self
 
     def _check_fraction(self) -> None:
-        """Refuse `exclude`, factors that have not two levels, and more factors than can be run."""
+        """Refuse `exclude`, factors without exactly two levels, and too many factors."""
         if self.exclude:
             message = f"a {self.fraction} factorial needs all its runs. Remove `exclude`."
             raise ConfigError("exclude", message)

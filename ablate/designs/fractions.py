@@ -59,7 +59,7 @@ MAX_SCREENED = max(_ROWS) - 1
 def build_plackett_burman(factors: int) -> list[Run]:
     """Return the runs of the smallest Plackett–Burman design: 0 or 1 for each of the factors.
 
-    The runs are the cyclic shifts of the paper's first row, then a run of all minus (0).
+    The runs are the cyclic shifts of Plackett and Burman's row, then a run of all minus (0).
     """
     signs = next(row for n, row in _ROWS.items() if n > factors)  # n: number of runs
     columns = len(signs)
@@ -71,7 +71,7 @@ def build_plackett_burman(factors: int) -> list[Run]:
 
 
 def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
-    """Return the resolution and the generators of the smallest 2^(k−p) with resolution ≥ `least`.
+    """Return the resolution and generators of the smallest 2^(k−p) design of resolution ≥ `least`.
 
     A generator such as "ABC" names the basic factors whose product gives a further factor. The list
     is empty if only the full factorial reaches that resolution.
@@ -84,10 +84,10 @@ def find_generators(factors: int, least: int) -> tuple[int, list[str]]:
 
 
 def build_fractional(factors: int, generators: list[str]) -> list[Run]:
-    """Return the runs of a 2^(k−p): a level, 0 or 1, for each factor.
+    """Return the runs of a 2^(k−p) design: a level, 0 or 1, for each factor.
 
     The basic factors A, B, … take all combinations, the last one varying fastest; each further
-    factor is the product of the signs of those that its generator ("ABC") names.
+    factor's sign is the product of the signs of the factors that its generator ("ABC") names.
     """
     runs = []
     for levels in itertools.product((0, 1), repeat=factors - len(generators)):

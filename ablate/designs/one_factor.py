@@ -35,7 +35,7 @@ class OneFactor(StudyBase):
         return self
 
     def points(self) -> list[Point]:
-        """Return the cell "centre", which changes nothing, then a cell for each factor's levels."""
+        """Return the cell "centre", which changes nothing, then one for each level of a factor."""
         points = [Point("centre", {}, {}, "factors")]
         for factor, levels in self.factors.items():
             for level in levels:

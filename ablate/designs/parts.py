@@ -166,9 +166,10 @@ def build_cell_name(coords: Mapping[str, Any]) -> str:
 
 
 def format_level(value: Any) -> str:
-    """Return a level as part of a cell's name; a long one is cut and ends with a digest.
+    """Return a level as part of a cell's name; text stays as it is.
 
-    Text stays as it is, a component becomes `proxy_anchor(alpha=16)`, any other value JSON.
+    A component becomes `proxy_anchor(alpha=16)`, any other value JSON. If that is long, it is cut
+    and ends with a digest.
     """
     if isinstance(value, str):
         return value

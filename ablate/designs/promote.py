@@ -73,7 +73,7 @@ class Promote(StudyBase):
 
     tables: ClassVar[tuple[str, ...]] = ("promoted", "compare")
 
-    _source: int | None = PrivateAttr(None)  # cells of `of`
+    _source_size: int | None = PrivateAttr(None)  # cells of `of`
 
     @model_validator(mode="after")
     def check_one_number(self) -> "Promote":
@@ -90,16 +90,16 @@ class Promote(StudyBase):
 
     def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
         """Learn how many cells `of` has."""
-        self._source = sizes[self.of]
+        self._source_size = sizes[self.of]
 
     @property
     def count(self) -> int:
         """The number of promoted cells: `best`, or `share` of the cells of `of`, rounded up."""
         if self.best is not None:
             return self.best
-        assert self.share is not None and self._source is not None, "link() comes first"
+        assert self.share is not None and self._source_size is not None, "link() comes first"
         # Use the decimal as written, so that 0.07 of 100 is 7 and not 8.
-        return math.ceil(Fraction(repr(self.share)) * self._source)
+        return math.ceil(Fraction(repr(self.share)) * self._source_size)
 
     def points(self) -> list[Point]:
         """Return a cell for each rank from the best, and last the neutral cell if there is one.
@@ -120,7 +120,7 @@ class Promote(StudyBase):
         return Around(best_of=self.of, take=self.take, rank=rank)
 
     def notes(self) -> list[str]:
-        return [f"the best {self.count} of the {self._source} cells of {self.of}"]
+        return [f"the best {self.count} of the {self._source_size} cells of {self.of}"]
 
 
 def to_promoted_point(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:

@@ -73,7 +73,7 @@ class Search(StudyBase):
     def check_rounds(cls, value: Any) -> Any:
         """Return `round`; refuse all values but "asynchronous" and whole numbers from 1."""
         if value != "asynchronous" and not (type(value) is int and value >= 1):
-            message = f"{value!r} is no round. Give a number of trials from 1, or `asynchronous`."
+            message = f"{value!r} is no `round`. Give a number of trials from 1, or `asynchronous`."
             raise ConfigError("round", message)
         return value
 

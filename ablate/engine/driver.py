@@ -178,11 +178,11 @@ def _run_ray_tune(
     logs = settings.out.resolve() / "logs"
     tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
-    def stop_as_by_ctrl_c() -> None:  # called when `ablate stop` asks for it
+    def stop_as_by_ctrl_c() -> None:  # for `ablate stop`; `signals` is set below
         signals.append(signal.SIGINT)
         dispatch.stop()
 
-    def open_display(parallel: int) -> ProgressDisplay:
+    def open_display(parallel: int) -> ProgressDisplay:  # `stack` and `status_file` are set below
         log = logs / f"{name}.log"
         display = ProgressDisplay(dispatch, parallel, log, publish=status_file.publish)
         return stack.enter_context(closing(display))

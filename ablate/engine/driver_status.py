@@ -151,7 +151,7 @@ class DriverStatusFile:
     def __init__(
         self, out: Path, owner: Owner, sweep_id: str, title: str, stop: Callable[[], None]
     ) -> None:
-        """Prepare the first status and its thread, which calls `stop` when a stop is requested."""
+        """Prepare the first status of sweep `title`, and a thread that calls `stop` on request."""
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
         self.stop = stop

@@ -78,7 +78,7 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
     """Raise ConfigError if pending trials have too few classes for their splits or batches."""
     counts: dict[str, int | None] = {}  # number of classes; None if only the images show it
     checked = set[tuple[str, int | None, int]]()  # (study, fold, number of training classes)
-    for use in iterate_required_inputs(plan, progression):  # data and batch of some trials
+    for use in iterate_required_inputs(plan, progression):  # inputs that trials share
         if use.data is None:  # a later result decides which data set it is
             continue
         if use.data.images not in counts:
@@ -102,7 +102,7 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
 def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
     """Raise ConfigError if a search can draw a batch size or `per_class` that never fits.
 
-    A value never fits if there are too few `classes` for it with any value of the other setting.
+    A value never fits if `classes` are too few for it, whatever value the other setting has.
     """
     sampled = plan.spec.studies[study].sampling()
     space = sampled.space if sampled else {}
@@ -140,7 +140,7 @@ def describe_trainings(
     splits: dict[tuple[str, str], Splits | None] = {}
 
     def load_splits(section: Mapping[str, Any]) -> Splits | None:
-        """Split the data set that `section` names without its pixels; None if they are needed."""
+        """Split, without pixels, the data set that `section` names; None if pixels are needed."""
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in splits:
@@ -157,7 +157,7 @@ def describe_trainings(
         valid_configs = [cell.config for cell in state.cells if cell.error is None]
         configs = valid_configs or [build_example_config(plan, state)]
         distinct = {(id(config["data"]), id(config["training"])): config for config in configs}
-        # compute the size of each training
+        # compute the size of each training; `classes` are those of the last training
         sizes: set[tuple[int, ...]] = set()  # (pixels, images, steps of an epoch, steps in all)
         warnings: dict[str, str] = {}  # kind → the first warning of this kind
         for config in distinct.values():
@@ -182,7 +182,7 @@ def describe_trainings(
 
 
 def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
-    """Return the first valid configuration of a study, or an example if no cell is known yet."""
+    """Return the first valid configuration of a study, or an example if none is known yet."""
     for cell in state.cells:
         if cell.error is None:
             return cell.config
@@ -243,7 +243,7 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     """
     datasets: dict[str, Dataset] = {}
     splits: dict[tuple[str, str], Splits] = {}  # (images, split settings) → splits
-    for use in iterate_required_inputs(plan, progression):  # data and batch of some trials
+    for use in iterate_required_inputs(plan, progression):  # inputs that trials share
         data = use.data
         if data is None:  # a later result decides which data set it is
             continue

@@ -151,7 +151,7 @@ class ProgressDisplay:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self.machines = NodeList()
-        self._start = self._last_lines = time.monotonic()  # times of the start and of lines
+        self._start = self._last_lines = time.monotonic()  # time of the last printed lines
         self._rows: list[StudyRow] = []
         self._take_snapshot()
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
@@ -219,7 +219,7 @@ class ProgressDisplay:
     def close(self) -> None:
         """Stop the live table, print a last line for each study, and close the log file."""
         self._take_snapshot()
-        with suppress(OSError):
+        with suppress(OSError):  # the terminal was closed
             self._live.stop()
         for row in self._rows:
             self.print_line(format_study_row(row), in_table=True)

@@ -127,7 +127,7 @@ def estimate_seed_scatter(progression: Progression, name: str) -> float | None:
     groups: dict[str, list[float]] = {}  # configuration → values of its seeds
     for cell in progression.studies[name].cells:
         value = progression.facts[cell.trial_id].evaluations.get(split, {}).get(metric)
-        if value is not None and cell.fold is None:
+        if value is not None and cell.fold is None:  # folds differ in their images, too
             groups.setdefault(cell.config_hash, []).append(value)
     pooled = pooled_sd(groups.values())  # (standard deviation, degrees of freedom), or None
     return pooled[0] if pooled else None
@@ -149,7 +149,7 @@ class Workload:
         self.plan, self.progression, self.rates, self.gpus = plan, progression, rates, gpus
         self.estimate = Estimate()
         self.todo: set[str] = set()
-        self.again: set[str] = set()
+        self.again: set[str] = set()  # finished trials that lack evaluations
         self.later = 0
         self._first_study: dict[str, str] = {}  # trial → the study that named it first
 
@@ -207,7 +207,7 @@ class Workload:
         """Say how long all studies take with `parallel` trials at once, and how many GPU-hours."""
         if self.estimate.unknown:
             remedy = "" if piloted else ". --pilot times a few steps of each kind of trial"
-            text = f"the ledger has no trial like {self.estimate.unknown} of the pending trials"
+            text = f"{self.estimate.unknown} of the pending trials are of a kind never timed"
             return [f"time: unknown, because {text}{remedy}"]
         seconds = max(self.estimate.seconds / parallel, self.estimate.longest)
         may_end_early = bool(self.progression.scheduled_studies)
@@ -278,7 +278,7 @@ class Estimate:
 def build_cost_key(config: Mapping[str, Any]) -> str:
     """Return a text that is equal for configurations whose epochs take equally long.
 
-    It names the data set, the network, the batch and the method; float options cost no time.
+    It names data set, network, batch and method, but no float options, which cost no time.
     """
 
     def drop_floats(options: Any) -> Any:

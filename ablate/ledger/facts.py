@@ -65,7 +65,7 @@ class Facts:
         """Accept results that other code made if `same_code` is set, or raise a ConfigError.
 
         Returns:
-            A line for each component whose other code was accepted as the same.
+            A line for each component whose results by other code were accepted.
         """
         for trial_id in trial_ids:
             self[trial_id]  # reads its record, and enters it in `differing` if other code made it
@@ -94,7 +94,7 @@ class Facts:
 
     def refresh(self, trial_id: str) -> None:
         """Read a trial's record again; enter the trial in `differing` if other code made it."""
-        self.version += 1
+        self.version += 1  # so that schedulers decide anew
         self._values.pop(trial_id, None)
         self.differing.pop(trial_id, None)
         row = self.ledger.get_trial(trial_id)

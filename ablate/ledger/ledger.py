@@ -86,7 +86,7 @@ class Ledger(Records):
                     (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
-            # leave a trial that another driver trains or holds (`force`: or evaluates), or a result
+            # leave a trial that another driver trains (`force`: or evaluates), and a finished trial
             status = row["status"]
             unfinished = status in ("running", "interrupted", "partial")
             if (force or unfinished) and is_held(row, owner):
@@ -133,7 +133,7 @@ class Ledger(Records):
             return True
 
     def release_hold(self, trial_id: str, owner: Owner) -> None:
-        """Release a trial claimed by `hold`; if a dead driver left it "running", interrupt it."""
+        """Release a held trial; status "running", left by a dead driver, becomes "interrupted"."""
         self._execute(
             "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' THEN 'interrupted' "
             "ELSE status END WHERE trial_id=? AND owner=?",
@@ -150,7 +150,7 @@ class Ledger(Records):
         status: Literal["failed", "partial", "interrupted"],
         reason: str | None = None,
     ) -> None:
-        """Release a claimed trial without a result and set its status, unless it is "done"."""
+        """Release a claimed trial without a result; set its status unless this is "done"."""
         with self.begin_transaction():
             self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
             self._execute(
@@ -159,7 +159,7 @@ class Ledger(Records):
             )
 
     def release_dead(self) -> list[str]:
-        """Mark the trials of dead drivers as "interrupted", and return their ids."""
+        """Free dead drivers' trials, set running ones to "interrupted", and return their ids."""
         released = []
         for row in self.query("SELECT * FROM trials WHERE owner IS NOT NULL"):
             if Owner.parse(row["owner"]).is_alive(row["heartbeat"]):
@@ -209,7 +209,7 @@ class Ledger(Records):
         Args:
             trained: False if the trial was only evaluated further: metrics that the same evaluator
                 has recorded before stay.
-            evaluator: hash of the source of the evaluation code.
+            evaluator: hash of the evaluation code, which `final["evaluator"]` names.
         """
         now = time.time()
         with self.begin_transaction() as db:

@@ -118,7 +118,7 @@ def request_without_local_check(resources: "Resources", device: str) -> Request:
         key = "resources.processes" if processes > 1 else "resources.accelerator"
         fault = f"`{key}` needs Ray, and a batch system runs each trial as one process without Ray."
         raise ConfigError(key, f"{fault} Leave `{key}` out, or use `ablate run`.")
-    return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # Ray assigns no GPUs there
+    return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # no Ray to assign GPUs
 
 
 def count_fitting_here(request: Request) -> int:

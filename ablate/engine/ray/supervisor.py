@@ -194,7 +194,7 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 reason = str(error)
-            for trial_id in reversed(list(self.dispatch.running)):  # each goes to the front
+            for trial_id in reversed(list(self.dispatch.running)):  # each to the queue's front
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
                 return ""
@@ -210,7 +210,7 @@ class Supervisor:
         """Start a process that runs Ray, and answer its messages until the sweep is over."""
         self.starts += 1
         process = RayProcess(self.log, self.environment)
-        shutdown_seconds, stop_by = 0.0, float("inf")  # for Ray's end; latest end of this loop
+        shutdown_seconds, stop_by = 0.0, float("inf")  # Ray's time to shut down; end of the loop
         # Ray's workers may import modules from the folder of the user's script
         script = Path(sys.argv[0] or ".").resolve()
         has_modules = script.is_file() and str(script.parent) in sys.path
@@ -271,7 +271,7 @@ class Supervisor:
                 raise RayLostError(message["error"].splitlines()[0][:300])
 
     def _answer_next(self, process: RayProcess) -> Message:
-        """Claim the next job, and return the answer with it, or with why there is none now."""
+        """Claim the next job; return a message with the job, or with why there is none now."""
         dispatch = self.dispatch
         job = dispatch.claim_next_job()
         if job is None:

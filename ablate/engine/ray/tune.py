@@ -42,7 +42,7 @@ def run_tune(
     If all remaining trials belong to other drivers, `fit` ends, which releases the workers' slots.
 
     Args:
-        folder: Tune's files go to its subfolder `name`.
+        folder: Tune's files go to its subfolders `name`-0, `name`-1, …, one for each `fit`.
         storage: path or URI in which Tune keeps its files, and checkpoints of trials below
             `trials/`; None keeps no checkpoints.
     """
@@ -121,6 +121,7 @@ class JobSearcher(DriverOnly, Searcher):
         """Return the next job as Tune's config; None: none is ready; FINISHED: no job follows."""
         if len(self.trial_ids) >= self.driver.slots + AHEAD:  # enough trials wait for a slot
             return None
+        # `self.job` is a job that was received before this `fit`; it is used once
         answer, self.job = self.job or self.driver.request("next"), None
         if answer["payload"] is None:
             # if nothing runs here, other drivers run what remains: end `fit`, and wait

@@ -135,7 +135,7 @@ def test_a_gallery_of_class_folders(
     assert main([*words, "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert "12 of 12 pictures, each with its nearest neighbours" in said
-    assert "the nearest neighbour has the same class for 12 of these" in said
+    assert "12 of these 12 have a nearest neighbour of the same class" in said
     assert sorted(path.name for path in to.iterdir()) == ["index.html", "thumbs"]
     text = (to / "index.html").read_text()
     assert text.count('<div class="row">') == 12 and "<b>" in text and "bee & <b>" not in text

@@ -77,7 +77,7 @@ def test_a_sweep_under_way_is_told_from_files(
         assert "  node one: 1 of 1 slots in use\n  node two: 0 of 1 slots in use\n" in text
         assert text.count(", on one\n") == 1 and ", on two" not in text
         reason = "TrialFailure: metric: the loss is not finite at step 3"
-        assert f"failed: 1 × {reason} (as trial {first.trial_id})" in text
+        assert f"failed: 1 × {reason} (such as trial {first.trial_id})" in text
         assert command(tmp_path, "status", "--json") == 0
         (sweep,) = json.loads(capsys.readouterr().out)["sweeps"]
         (driver,) = sweep["drivers"]
@@ -123,7 +123,7 @@ def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys
             assert command(tmp_path, "status") == 0
             shown = capsys.readouterr().out
             assert "Ray is starting" in shown
-            if "stopping for" in shown:
+            if "stopping, running for" in shown:
                 break
             assert time.monotonic() < end, shown
             time.sleep(0.05)
