@@ -49,7 +49,7 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
         settings = [expand_level(factor, levels, level) for level in levels]
         for path in set[str]().union(*settings):
             if path in owners:
-                message = f"{owners[path]} sets {path} too. Make them one factor of named levels."
+                message = f"{owners[path]} sets {path} too. Merge both into one with named levels."
                 raise ConfigError(field, message)
             owners[path] = factor
 
