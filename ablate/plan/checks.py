@@ -9,7 +9,7 @@ from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
 from ablate.plan import inheritance
 from ablate.plan.fairness import find_rows_of_other_regimes
 from ablate.plan.inheritance import list_upstream_studies
-from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
+from ablate.plan.plan import MAX_EXAMINED, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
 from ablate.samplers.space import Axis, Space
@@ -88,11 +88,11 @@ class _Checker:
         # the cells of a promotion, with example values of the cells that they train again
         if study.find_source_cell() is not None:
             for values in itertools.islice(
-                inheritance.list_example_layers(self.spec.studies, name), LOOKED_AT
+                inheritance.list_example_layers(self.spec.studies, name), MAX_EXAMINED
             ):
                 self._check_centre(name, None, [values])
             return
-        # the centre of each point with settings of its own, or one (None) that all points share
+        # the centre of each point that has its own; None stands for a centre that all points share
         points = study.list_representatives()
         for point in points:
             self._check_centre(name, point, ())
@@ -100,7 +100,7 @@ class _Checker:
         sampled = study.sampling()
         if sampled is None:
             for path in study.find_always_exported_paths():
-                self._check_axis(name, path, study.all_points[-1].where, {})
+                self._check_axis(name, path, study.all_points[-1].where, {})  # of one such cell
         else:
             for path, axis in sampled.space.items():
                 above = branches.build_example(sampled.space, path)
@@ -131,7 +131,7 @@ class _Checker:
         if axis is None:
             return
         tries = [(value, "Narrow this axis") for value in axis.list_ends()]
-        tries += [(value, "Set `int: true`") for value in axis.list_inner_values()]
+        tries += [(value, "Set `int: true`") for value in axis.list_inner_values()]  # fractions
         for value, remedy in tries:
             try:
                 self.plan.resolve_config(name, Point("", {}, {**above, path: value}, "space"))
@@ -150,15 +150,15 @@ class _Checker:
         """
         values, where = point.values, self.locate(f"studies.{name}.{point.where}")
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
-        tried = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
+        active = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
         # paths of known value: before a run, values of another study's best cell are unknown
         known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
         for path in values:
-            if path not in tried and all(p in known for p in branches.find_parents(space, path)):
+            if path not in active and all(p in known for p in branches.find_parents(space, path)):
                 message = f"{path} is set where its `when` does not hold. Leave {path} out"
                 raise ConfigError(where, f"{message}, or set the axis that `when` names.")
         is_known_centre = not values and bool(known)
-        for path, value in tried.items() if is_known_centre else ():
+        for path, value in active.items() if is_known_centre else ():
             if not space[path].is_possible(value):
                 message = f"the study's own {path} is {format_value(value)}, outside of its axis"
                 raise ConfigError(where, f"{message}. Widen the axis, or write a value.")
@@ -205,7 +205,7 @@ class _Checker:
             # inherit a placeholder at the path, and see whether later layers drop it
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
-                message = f"a layer that names another {part} drops {path} of {around.best_of}"
+                message = f"settings of another {part} remove {path}, taken from {around.best_of}"
                 remedy = f"Name the {part} in studies.{name}.trial, or list in `take` what to keep"
                 raise ConfigError(where, f"{message}. {remedy}")
 
@@ -225,7 +225,7 @@ class _Checker:
             self._check_task(where, metric, name)
             self._check_objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
-            self._check_task(f"{field}.metrics.{i}", f"/{metric}", name)
+            self._check_task(f"{field}.metrics.{i}", f"/{metric}", name)  # without a split
         # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
             message = "data.split.protocol: paper trains on val too, so 'val' cannot be evaluated"
@@ -248,7 +248,7 @@ class _Checker:
         try:
             self.plan.get_fingerprint(config)
         except ConfigError as fault:
-            if name in self.plan.order:  # the data of the others need not be here
+            if name in self.plan.order:  # data of unselected studies may be absent
                 raise self._relocate_data_fault(fault, layers) from None
         network = (config.backbone, config.data.image_size)
         if network not in self.networks:
@@ -281,14 +281,14 @@ class _Checker:
         raise ConfigError(self.locate(where), f"{message} {protocol}. {remedy}")
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
-        """Refuse seeds that do not fit the study, and splits whose test classes chose settings.
+        """Refuse seeds that do not fit the study, and settings chosen on its splits' test classes.
 
         Seeds by precision (as many as an interval of a given width takes) need a table. With
-        splits, a study that chose settings must divide the classes alike and compare by validation.
+        splits, a study that chose settings must divide the classes alike and compare by `val/…`.
         """
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
-        is_staged = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
-        if is_staged and self.plan.find_precision(name) is None:
+        by_precision = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
+        if by_precision and self.plan.find_precision(name) is None:
             message = "seeds by precision need a table (compare or components) of this study"
             remedy = "Add one to report.tables, or list the seeds"
             raise ConfigError(self.locate(field), f"{message}. {remedy}")
@@ -296,14 +296,14 @@ class _Checker:
         if has_varying_seeds and any(point.shift for point in study.all_points):
             message = "`shift_seeds` needs a fixed list of seeds, and no race. Remove the shift."
             raise ConfigError(self.locate(f"studies.{name}"), message)
-        if is_staged and (study.splits is not None or study.folds is not None):
+        if by_precision and (study.splits is not None or study.folds is not None):
             message = "seeds by precision cannot be used with folds or splits. List the seeds."
             raise ConfigError(self.locate(field), message)
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{field} sets the parts. Change that key.")
+            raise ConfigError("--set data.split", f"{field} sets the `parts`. Change {field}.")
         if study.splits_seen == "allow":
             return
         # compare how the studies divide the classes, whatever their own parts and folds
@@ -318,7 +318,7 @@ class _Checker:
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not is_same_division):
-                message = f"{source} chose settings of {name} and may have seen its test classes"
+                message = f"{source} chose settings of {name}, perhaps on test classes of {name}"
                 remedy = "Give both studies the same data.split, and choose by a metric of val"
                 allow = "With `splits_seen: allow`, rows are marked and give no headline"
                 raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")

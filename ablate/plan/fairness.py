@@ -1,7 +1,7 @@
 """Warn of comparisons that break the rule of fair tuning.
 
 The rule: every row has as many tuning trials as the row with the most; its values were chosen in
-the regime in which it is judged; they were not chosen by a single training; and the plain loss at
+the regime in which it is compared; they were not chosen by a single training; and the plain loss at
 its best rates was a candidate for a method's weights. Comparisons with `tuning: as_published` are
 skipped.
 
@@ -57,8 +57,8 @@ def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
     lines: list[str] = []
     for name, lineages in plan.trace_lineages().items():
         study = plan.spec.studies[name]
-        if getattr(study, "tuning", None) is None:
-            # The rows of the spec, without the copies for the case that a neutral cell is best.
+        if getattr(study, "tuning", None) is None:  # not declared as published settings
+            # One point for each row: left out are the second rows, whose method is on.
             points = [point for point in study.list_representatives() if point is not None]
             rows = [_build_row(plan, name, point, lineages[point.cell]) for point in points]
             lines += _warn_of_unequal_budgets(plan, name, rows)
@@ -85,7 +85,7 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 
 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
-    """Yield a warning if rows have unequal numbers of tuning trials, or one if no row has any."""
+    """Yield a warning if rows have unequal numbers of tuning trials, or if all rows have none."""
     budgets: dict[int, list[_Row]] = {}  # number of tuning trials → rows with that number
     for row in rows:
         budgets.setdefault(sum(row.lineage.values()), []).append(row)
@@ -94,8 +94,8 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     # Rows that all have one method and loss are no comparison with a baseline.
     if not most and len({(row.method, row.loss) for row in rows}) > 1:
         yield (
-            f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected some, "
-            f"as many for each row: centre each row on a search of its own (`around`), {PUBLISHED}"
+            f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected equal "
+            f"numbers above 0: centre each row on a search of its own (`around`), {PUBLISHED}"
         )
     if len(budgets) < 2:
         return
@@ -159,11 +159,11 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
                 for path, value in changed.items()
             ]
             differences.setdefault((chooser, shorten_list(changes)), []).append(row)
-    for (chooser, changes_text), judged in differences.items():
-        pairs = [pair for row in judged for pair in row.choosers.items()]  # path, its chooser
+    for (chooser, changes_text), affected in differences.items():
+        pairs = [pair for row in affected for pair in row.choosers.items()]  # path, its chooser
         paths = list(dict.fromkeys(path for path, by in pairs if by == chooser))
-        cells = [row.cell for row in judged]
-        message = f"{name} judges {shorten_list(cells)} in another regime than {chooser}"
+        cells = [row.cell for row in affected]
+        message = f"{name} trains {shorten_list(cells)} in another regime than {chooser}"
         yield (
             f"{message}, which chose {shorten_list(paths)}: {changes_text}; tune in the regime of "
             f"{name}, or promote the best three or more cells of {chooser} in that regime and take "
@@ -183,8 +183,8 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
         cells = [row.cell for row in rows if set(row.bases) & set(trained_once)]
         # On frozen features noise is small, and more proposals are worth more than seeds.
         regimes = [regime for base in trained_once for regime in collect_study_regimes(plan, base)]
-        on_heads = any(regime["backbone.mode"] == "frozen" for regime in regimes)
-        or_seeds = "" if on_heads else ", or give 2 or 3 seeds a proposal"
+        any_frozen = any(regime["backbone.mode"] == "frozen" for regime in regimes)
+        or_seeds = "" if any_frozen else ", or give 2 or 3 seeds a proposal"
         yield (
             f"{name} compares rows whose search trained each proposal once: {shorten_list(cells)}; "
             f"rank finalists of {shorten_list(trained_once)} on fresh seeds ({{design: promote, "
@@ -195,8 +195,8 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield a warning for each loss with methods whose searches had no neutral cell.
 
-    In it the method is switched off, at the best rates of its baseline. Without this candidate, a
-    method can end below the plain loss because it had more to search.
+    In a neutral cell the method is switched off, at its baseline's best learning rates. Without
+    this candidate, a method can end below the plain loss because it had more to search.
     """
     studies = plan.spec.studies
     baselines: dict[str, _Row] = {}  # loss → row of the plain method
@@ -237,10 +237,10 @@ def shorten_list(words: Sequence[str]) -> str:
 
 
 def build_regime_key(merged: Mapping[str, Any]) -> Regime:
-    """Return a trial's regime by path: what is trained, how long, on which data, which epoch stays.
+    """Return a regime by path: what is trained, how long, on which data, which epoch is kept.
 
-    The split is left out, because folds are parts of one estimate, and so are data options that
-    change no number, such as folders.
+    The split is left out, because folds are parts of one estimate. Data options that change no
+    number, such as folders, are left out too.
     """
     backbone = BackboneConfig.model_validate(merged.get("backbone", {}))
     data = flatten_paths(dump_identity(resolve_data_config(merged.get("data", {}))))
@@ -277,7 +277,7 @@ def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
         if field != NEUTRAL:
             paths |= _map_inherited_paths(studies, other)
     candidates = study.size - (study.find_baseline() is not None)
-    # a promotion of three or more candidates chooses all that it takes anew; two are no choice
+    # a promotion of at least three candidates counts as the chooser of all values that it takes
     if study.find_source_cell() is not None and candidates > 2:
         paths = dict.fromkeys(paths, around.best_of)
     varied = [path for point in study.all_points for path in study.export_params(point)]

@@ -78,7 +78,7 @@ def trace_lineages(
 
     A method's neutral cell (the method switched off) equals the plain loss, so it is one candidate
     more for the baseline that it is centred on. A cell that builds on this baseline therefore also
-    counts the neutral cells behind one other cell, the one that has most of them.
+    counts the neutral cells on which another cell builds: the cell that builds on most of them.
 
     Args:
         size: returns the number of trials of a study (cells × seeds × folds).
@@ -112,7 +112,7 @@ def list_upstream_studies(
     """Return the named studies and all studies on which they build, nearest first.
 
     Args:
-        with_neutral: also include the studies on which neutral cells of these are centred.
+        with_neutral: also include the studies on which the neutral cells of studies are centred.
     """
     upstream: dict[str, None] = {}
     waiting = list(names)

@@ -78,9 +78,9 @@ class Overrides:
 Fingerprint = Callable[[DataConfig, Path], str]
 
 
-LOOKED_AT = 500  # combinations of a study
-# Options that say where data lies and how much of it is wanted: what is there has fingerprints.
-ELSEWHERE = ("--data-root", "--allow-partial")
+MAX_EXAMINED = 500  # combinations of a study that a plan examines
+# Options on where data lies and how much of it is needed; its fingerprints stand for both.
+DATA_OPTIONS = ("--data-root", "--allow-partial")
 
 
 class Plan:
@@ -179,7 +179,7 @@ class Plan:
         if dataset is None and root is not None:
             data = merge_layers([Layer("trial", self.spec.trial)]).get("data")
             data_name = data.get("name") if isinstance(data, Mapping) else None
-            if (data_name or DataConfig().name) in (*EMBEDDED, "folder"):
+            if (data_name or DataConfig().name) in (*EMBEDDED, "folder"):  # reads no other files
                 dataset = "folder"
         if dataset is not None:
             yield Layer("--dataset", {"data": {"name": dataset}})
@@ -219,14 +219,14 @@ class Plan:
         return expand_seeds(seeds)
 
     def find_precision(self, name: str) -> PrecisionSeeds | None:
-        """Return the precision that sets the number of seeds; None if no table needs one."""
+        """Return the option that sets a number of seeds by precision; None if it does not apply."""
         if self.overrides.seeds is not None:
             return None
         study = self.spec.studies[name]
         seeds = self.spec.seeds if study.seeds is None else study.seeds
         kinds = {table.kind for table in self.spec.report.tables if table.study == name}
-        is_judged = study.is_fixed and bool(kinds & {"compare", "components"})
-        return seeds if isinstance(seeds, PrecisionSeeds) and is_judged else None
+        is_compared = study.is_fixed and bool(kinds & {"compare", "components"})
+        return seeds if isinstance(seeds, PrecisionSeeds) and is_compared else None
 
     def find_primary_metric(self, name: str) -> str:
         """Return the metric that decides the tables of a study."""
@@ -355,7 +355,7 @@ class Plan:
 
     def list_refused(self, name: str) -> Iterator[tuple[Point, str]]:
         """Yield each combination that a study leaves out as invalid, with the rule it breaks."""
-        for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
+        for point in itertools.islice(self.spec.studies[name].left_out(), MAX_EXAMINED):
             try:
                 resolve_layers(self.build_layers(name, point, ()), str)
             except ConfigError as fault:
@@ -367,7 +367,7 @@ class Plan:
         content = {
             "name": self.spec.name,
             "objective": self.spec.objective,
-            "trial": merge_layers(layer for layer in self.base if layer.where not in ELSEWHERE),
+            "trial": merge_layers(layer for layer in self.base if layer.where not in DATA_OPTIONS),
             "studies": {name: study.build_identity() for name, study in self.spec.studies.items()},
             "set": expand_paths(self.top.values, self.top.where),
             "data": sorted(set(self.fingerprints.values())),
@@ -383,7 +383,7 @@ class Plan:
         dump["other_regimes"] = self.other_regimes
         refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
-            name: [{"cell": cell.cell, "coords": cell.coords, "reason": why} for cell, why in pairs]
+            name: [{"cell": p.cell, "coords": p.coords, "reason": why} for p, why in pairs]
             for name, pairs in refused.items()
             if pairs
         }

@@ -106,7 +106,7 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
         if is_free_form and length == len(parts) - 1:
             return
         if part not in fields:
-            # in a field that accepts any key, the key itself has nothing below it
+            # a key of a free-form field is never unknown itself, but it has nothing below it
             level = ".".join(parts[: length + is_free_form]) or "a trial"
             component = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(component, Mapping):
@@ -119,8 +119,8 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
 
 
 # Fields of a spec that are none of a trial, and other names of some of a trial's fields.
-OF_A_SPEC = ("name", "title", "extends", "seeds", "objective", "resources", "checkpoints")
-CALLED = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp": "temperature"}
+SPEC_FIELDS = ("name", "title", "extends", "seeds", "objective", "resources", "checkpoints")
+ALIASES = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp": "temperature"}
 
 
 def suggest_path(path: str, data: Mapping[str, Any]) -> str:
@@ -130,9 +130,9 @@ def suggest_path(path: str, data: Mapping[str, Any]) -> str:
         data: a partial trial, whose method and loss decide which options exist.
     """
     above, _, last = path.casefold().removeprefix("trial.").rpartition(".")
-    last = CALLED.get(last, last)
+    last = ALIASES.get(last, last)
     full_path, paths = f"{above}.{last}".lstrip("."), list(_list_paths((), data))
-    if full_path.partition(".")[0] in (*OF_A_SPEC, "datasets", "studies", "report"):
+    if full_path.partition(".")[0] in (*SPEC_FIELDS, "datasets", "studies", "report"):
         option = ", or give --seeds" if full_path == "seeds" else ""
         return f"{full_path} is no field of a trial: change it in the spec{option}"
     # among paths that end alike, the nearest whatever its similarity; else only a similar one

@@ -1,7 +1,7 @@
 """Collect notes on studies and warnings for the text of a plan."""
 
 from ablate.designs.parts import LEFT_OUT
-from ablate.plan import fairness as rule
+from ablate.plan import fairness
 from ablate.plan.plan import Plan
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
@@ -33,7 +33,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
     """Return a plan's warnings: of unfair comparisons, useless races, reused seeds, and settings
     without effect.
     """
-    lines = rule.warn_of_unfair_comparisons(plan)
+    lines = fairness.warn_of_unfair_comparisons(plan)
     for name in plan.order:
         study, seeds = plan.spec.studies[name], plan.list_seeds(name)
         # a race (it drops clearly worse cells after some seeds) that has no seeds to save
@@ -47,7 +47,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
             if repeated and not _list_changed_settings(plan, name, source.best_of):
                 lines.append(
                     f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
-                    f"({rule.shorten_list(list(map(str, repeated)))}): give {name} fresh seeds "
+                    f"({fairness.shorten_list(list(map(str, repeated)))}): give {name} fresh seeds "
                     f"(studies.{name}.seeds)"
                 )
         # settings without effect on frozen features, cached in float32 from evaluation crops
@@ -79,7 +79,7 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     seeds = len(plan.list_seeds(name))
     if (precision := plan.find_precision(name)) is not None:
         smallest = choose_smallest_effect(plan.spec.report.smallest, metric)
-        wanted = precision.precision or 0.8 * smallest
+        wanted = precision.precision or 0.8 * smallest  # the default of PrecisionSeeds
         return [
             f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
@@ -102,7 +102,7 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
 
     Without a table of differences there are 0 comparisons. The number of cells is None unless the
     table is one of components, which compares main effects and their total. The smallest table is
-    judged least strictly: what it cannot detect, no other table can.
+    corrected for the fewest comparisons: what it cannot detect, no other table can.
     """
     study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
     for table in plan.spec.report.tables:

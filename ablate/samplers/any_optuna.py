@@ -104,7 +104,7 @@ class AnyOptuna(Sampler):
         study.sampler.build(0)
         try:
             cls(study, "check").propose([])
-        except Exception as error:  # the classes of others raise what they like
+        except Exception as error:  # a sampler's class may raise any exception
             message = f"{study.sampler.class_name} cannot sample this space: {error}"
             raise ConfigError("sampler", f"{message}. Change `space` or the class") from None
 

@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 
 
 def find_parent(space: Space, path: str) -> str | None:
-    """Return the axis with this path or the nearest axis above it; None if there is none."""
+    """Return the path or its longest prefix that is an axis; None if neither is an axis."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         if ".".join(parts[:length]) in space:
@@ -68,7 +68,7 @@ def drop_inactive(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_proposal(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a configuration's values of the active axes; None if the space excludes one."""
+    """Return a configuration's values of the active axes; None if the space excludes a value."""
     absent = object()  # no axis can have this value
     values = {path: get_at(config, path) if has_path(config, path) else absent for path in space}
     proposal = drop_inactive(space, values)
@@ -100,7 +100,7 @@ def check_conditions(space: Space) -> None:
             field, parent = f"space.{path}.when.{read_path}", find_parent(space, read_path)
             others = [other for other in space if other != path]
             if parent is None or parent == path:
-                message = f"{read_path!r} is no other axis ({join_words(others)}), nor part of one"
+                message = f"{read_path!r} names no other axis ({join_words(others)}) or part of one"
                 raise ConfigError(field, f"{message}. {suggest_nearest(read_path, others)}")
             # check that each wanted value is a choice of that axis
             if space[parent].choice is not None:
@@ -138,7 +138,7 @@ def _is_match(value: Any, wanted: Any) -> bool:
 
 
 def _read_part(value: Any, axis_path: str, read_path: str) -> Any:
-    """Return the entry that `read_path` names in a value of an axis above it, or None."""
+    """Return the part of an axis's value at `read_path`, a path at or below the axis, or None."""
     for part in read_path.removeprefix(axis_path).strip(".").split("."):
         if part:
             value = value.get(part) if isinstance(value, Mapping) else None

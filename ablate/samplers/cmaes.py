@@ -51,7 +51,7 @@ class CmaEs(Sampler):
         # assign the results to generations
         space = self.study.space
         axes = [path for path, axis in space.items() if axis.choice is None]
-        # the tutorial's equation 48 is the default population
+        # the default population is that of equation 48 in Hansen's CMA-ES tutorial
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
         generations = assign_generations(size, earlier, lambda trial: not trial.running)
         # replay the generations
@@ -67,7 +67,7 @@ class CmaEs(Sampler):
             numbered = zip(earlier, generations[:-1], strict=True)
             members = [trial for trial, n in numbered if n == generation and not trial.running]
             if len(members) < size:
-                break  # a failed trial that was counted before is run again
+                break  # a trial that had failed, and counted, runs again
             members = members[:size]
             # CMA-ES depends only on ranks (0 is best), so a failure needs no value.
             ranks = np.argsort(

@@ -126,7 +126,7 @@ class Axis(Strict, extra="forbid", frozen=True):
         """Return all values of the axis or, if there are more than 1000, only its ends."""
         count = self.count_levels()
         if self.choice is not None or count is None or count > 1000:
-            return self.list_ends()
+            return self.list_ends()  # of a choice, all values
         return [self.value_at((i + 0.5) / count) for i in range(count)]
 
     def count_levels(self) -> int | None:

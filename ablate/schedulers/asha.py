@@ -68,5 +68,5 @@ class Asha(SchedulerBase):
                 first = base.rank_places(entries, top, farthest)[0]
                 decisions[first] = entries[first].epochs
                 return decisions
-            return [STOP] * len(entries)
+            return [STOP] * len(entries)  # some cell has trained to the end
         return decisions

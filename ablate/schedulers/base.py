@@ -71,8 +71,8 @@ class SchedulerBase(Strict):
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         """Return a decision for each known cell of a study, in the order of `entries`.
 
-        "stop" is also the decision on a finished cell. With unchanged results only a "wait" may
-        change to another decision.
+        "stop" is also the decision on a finished cell. As long as the results are unchanged,
+        every decision but "wait" stays the same.
 
         Args:
             entries: the cells' learning curves.

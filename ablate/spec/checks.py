@@ -45,7 +45,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         study.link(sizes, neutral)
         source, sizes[name] = study.find_source_cell(), study.size
         ranks = [(f"{field}.rank", around, around.rank) for field, around in study.references()]
-        if source is not None:  # a promotion takes each rank up to its own number of cells
+        if source is not None:  # a promotion of n cells takes the ranks 1 to n
             ranks.append(("best", source, study.size - (study.find_baseline() is not None)))
         # a neutral cell (the method switched off) may win here, or among the cells promoted
         if study.find_baseline() is not None or (
@@ -66,7 +66,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
     comes after those it is centred on.
 
     Raises:
-        ConfigError: A study with a box is no search, or no numeric axis was searched before.
+        ConfigError: A study with a box is no search, or no search before it has a numeric axis.
     """
     for name in order:
         study, axes = studies[name], dict[str, Axis]()
@@ -78,7 +78,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 raise ConfigError(where, "only `around` of a search has a `box`. Remove `box`.")
             searched = _list_searched_axes(studies, around)
             if not searched:
-                message = f"no numeric axis was searched for {around.best_of}"
+                message = f"{around.best_of} builds on no search with a numeric axis"
                 raise ConfigError(where, f"{message}. Name a study that builds on a search.")
             axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
         if axes and isinstance(study, Search):
@@ -129,7 +129,7 @@ def check_objectives(studies: Mapping[str, Study]) -> None:
     """Check that the objectives of each study are metrics that its trials have.
 
     Raises:
-        ConfigError: An objective is unknown, or of training classes; the error has its path.
+        ConfigError: An objective is unknown or measures training classes; the error has its path.
     """
     for name, study in studies.items():
         extra = [str(MetricName(split, metric)) for split in COMPARED for metric in study.metrics]
@@ -166,7 +166,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
     """Check that the studies' additional metrics exist and can be computed from embeddings alone.
 
     Raises:
-        ConfigError: A metric is unknown or needs more; the error has its path.
+        ConfigError: A metric is unknown or needs more than embeddings; the error has its path.
     """
     if not any(study.metrics for study in studies.values()):
         return
@@ -277,10 +277,10 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     kind = find_figure_options(figure.kind)
     assert kind is not None
     options = kind.model_validate(figure.options)
-    where, drawn = f"{field}.{at}", "other figures or report.tables"
+    where, instead = f"{field}.{at}", "other figures or report.tables"
     if options.shown_as and options.shown_as not in study.tables:
         wanted = f"a study with a table of the kind {options.shown_as!r}"
-        _refuse_design(where, name, study, wanted, drawn)
+        _refuse_design(where, name, study, wanted, instead)
     # factors and cells that the options name
     levels = _list_factor_levels(study)
     for option, factors in options.factors().items():
@@ -295,12 +295,12 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     # number of factors and levels
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
-        _refuse_design(where, name, study, "a study that varies two factors or more", drawn)
+        _refuse_design(where, name, study, "a study that varies two factors or more", instead)
     has_two_levels = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
     is_complete = has_two_levels and len(study.all_points) == 2 ** len(varied)
     if figure.kind == "shapley" and not is_complete:
         wanted = "a study of every combination of factors with two levels each"
-        _refuse_design(where, name, study, wanted, drawn)
+        _refuse_design(where, name, study, wanted, instead)
 
 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:

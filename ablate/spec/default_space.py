@@ -21,8 +21,8 @@ SECTIONS = ("optimizer", "loss", "method")
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec, as YAML gives it, with axes in place of the word `default` in search spaces.
 
-    The axes are those of the loss and method that the spec's `trial`, the study's `trial` and
-    `top`, from `--set`, name.
+    The axes are those of the loss and method that a study's trials name, after merging the spec's
+    `trial`, the study's `trial` and `top` (`--set`); later ones win.
 
     Raises:
         ConfigError: `default` stands at a path that is no section with ranges.
@@ -50,7 +50,7 @@ def _check_data_sets(datasets: Any) -> None:
 
 
 def _merge_trial(*trials: Any) -> dict[str, Any]:
-    """Merge partial trials, of which later ones win; {} if invalid, since validation follows."""
+    """Merge partial trials, of which later ones win; {} if invalid, which validation reports."""
     layers = [Layer("trial", trial) for trial in trials if isinstance(trial, Mapping)]
     try:
         return merge_layers(layers)
@@ -97,7 +97,7 @@ def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[
         names[part] = named or getattr(default, part).name
     loss, method = LOSSES.get(str(names["loss"])), METHODS.get(str(names["method"]))
     if loss is None or method is None:
-        return list_default_axes(OptimizerConfig, "optimizer")  # the plan refuses the name
+        return list_default_axes(OptimizerConfig, "optimizer")  # the plan refuses unknown names
     if section == "method":
         return list_default_axes(method.Config, section)
     if section == "loss":

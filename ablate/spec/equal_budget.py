@@ -107,7 +107,8 @@ class Fair(SpecPart):
             raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}. Add the name")
         if self.finalists >= self.trials:
             message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
-            raise ConfigError("finalists", f"{message}: some rows rank one more. Lower the number.")
+            reason = "since some rows rank one finalist more"
+            raise ConfigError("finalists", f"{message}, {reason}. Lower the number.")
         return self
 
 
@@ -246,7 +247,7 @@ def _list_rows(
         row_settings = flatten_paths(merge_layers(row_layers))
         trial = {path: value for path, value in row_settings.items() if path in merged_paths}
         names = []
-        for part in ("method", "loss", "backbone"):  # the trial refuses other values later
+        for part in ("method", "loss", "backbone"):  # validation refuses invalid names later
             component = merged.get(part)
             chosen = component.get("name") if isinstance(component, Mapping) else None
             names.append(chosen if isinstance(chosen, str) else getattr(default, part).name)

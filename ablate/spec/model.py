@@ -44,8 +44,8 @@ class Resources(SpecPart):
     def check_gpus(cls, value: float | None) -> float | None:
         """Refuse a number of GPUs that is neither 0, a fraction of one GPU nor a whole number."""
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
-            message = f"0, a fraction from {SMALLEST} to 1, or a whole number"
-            raise ConfigError("gpus", f"the number of GPUs must be {message}, not {value:g}.")
+            choices = f"0, a fraction from {SMALLEST} to 1, or a whole number"
+            raise ConfigError("gpus", f"the number of GPUs must be {choices}, not {value:g}.")
         return value
 
 

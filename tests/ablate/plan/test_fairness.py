@@ -71,7 +71,7 @@ def test_a_fair_comparison_is_not_warned_of() -> None:
 
 def test_rows_that_nothing_tuned() -> None:
     (line,) = warned(rows=rows([], []))
-    assert "rows that no study tuned: 0 trials for plain, ddml; expected some" in line
+    assert "rows that no study tuned: 0 trials for plain, ddml; expected equal numbers" in line
     variants = {name: {"trial": {"method": {"name": "ddml"}}} for name in ("a", "b")}
     alone = {"design": "compare", "variants": variants}
     assert warned(rows=alone) == [], "readings of one method: nothing is judged against a baseline"
@@ -112,9 +112,9 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
         b=tune("ddml", 6),
         rows=rows(best("a"), best("b"), trial=judged),
     )
-    assert first.startswith("rows judges plain in another regime than a, which chose optimizer.lr:")
+    assert first.startswith("rows trains plain in another regime than a, which chose optimizer.lr:")
     assert second == (
-        "rows judges ddml in another regime than b, which chose optimizer.lr, method.alpha: "
+        "rows trains ddml in another regime than b, which chose optimizer.lr, method.alpha: "
         'backbone.mode "frozen" there, "finetune" here, training.epochs 8 there, 2 here; tune in '
         "the regime of rows, or promote the best three or more cells of b in that regime and take "
         "the best of those"

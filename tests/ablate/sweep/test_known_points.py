@@ -138,7 +138,7 @@ def test_a_box_takes_the_axes_of_a_section() -> None:
 
 def test_a_box_without_a_search_behind_it_is_refused() -> None:
     grid = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-2]}}
-    with pytest.raises(ConfigError, match="no numeric axis was searched for base"):
+    with pytest.raises(ConfigError, match="base builds on no search with a numeric axis"):
         plan(grid, space=ALPHA, around={"best_of": "base", "box": 2})
     with pytest.raises(ConfigError, match="only `around` of a search has a `box`"):
         plan(grid | {"around": {"best_of": "tune", "box": 2}}, space=ALPHA)
