@@ -49,7 +49,7 @@ class Owner:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
     def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
-        """Return whether the process still runs; on another host, whether its heartbeat is new."""
+        """Return whether the process runs; on another host, whether its heartbeat is recent."""
         if self.host == host_name():
             with contextlib.suppress(psutil.AccessDenied):  # then the heartbeat decides
                 return is_running(self.pid, self.start)

@@ -75,7 +75,7 @@ class Records:
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
     ) -> list[str | None]:
-        """Return the source hashes of a trial's evaluation code; None where none was recorded."""
+        """Return the distinct source hashes of a trial's evaluators; None where none is known."""
         rows = self._read_evaluations("source", trial_id, evaluator)
         return list(dict.fromkeys(row["source"] for row in rows))
 
@@ -103,7 +103,7 @@ class Records:
     def list_proposals(self, study_key: str) -> dict[int, Row]:
         """Map the index of each proposal of a search to its params, config_hash and `beside`.
 
-        In an asynchronous search, `beside` lists earlier proposals that had no result at that time.
+        `beside` lists earlier proposals without a result when an asynchronous proposal was made.
         """
         rows = self.query(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "

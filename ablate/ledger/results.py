@@ -103,7 +103,7 @@ def _flatten_facts(trial: Row) -> Row:
     row = {key: trial[key] for key in FACTS}
     for kind in ("config", "provenance"):
         flat = flatten_paths(trial[kind] or {})
-        # skip an empty mapping: if other trials have entries in it, these are the columns
+        # skip an empty mapping: the columns are those of entries that other trials have in it
         row |= {f"{kind}/{name}": value for name, value in flat.items() if value != {}}
     return row
 
@@ -151,7 +151,7 @@ class Best:
         """A spec that runs this configuration, with its metrics and commands as comments."""
         study = {"design": "compare", "variants": {self.study: {}}, "evaluate": ["val", "test"]}
         spec = {
-            "name": f"best-{self.sweep}"[:100],
+            "name": f"best-{self.sweep}"[:100],  # names have at most 100 characters
             "seeds": sorted(set(self.seeds)),
             "objective": self.metric,
             "trial": self.config,
@@ -185,7 +185,7 @@ class Best:
 
 
 def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> Best:
-    """Find the best cell of a study or, without `study`, of all with the sweep's objective."""
+    """Find the best cell of a study; without `study`, of all studies with the sweep's objective."""
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:

@@ -104,7 +104,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and of JSON in its columns into one sentence with a remedy."""
     try:
         yield
-    except Timeout as error:
+    except Timeout as error:  # of the file lock in `_create_or_migrate`
         fault = f"Another process is creating the ledger {path}. {_REMEDIES['locked']}"
         raise LedgerError(fault) from error
     except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
@@ -165,7 +165,7 @@ def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA trusted_schema=OFF")  # others may have made the file
+            connection.execute("PRAGMA trusted_schema=OFF")  # another user may have made the file
             if _read_version(connection) != VERSION:
                 _create_or_migrate(connection, path, timeout)
             connection.execute("PRAGMA synchronous=FULL")
@@ -202,7 +202,7 @@ def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
-    """Create the tables or migrate those of an older version, once for all processes."""
+    """Create the tables or migrate those of an older version, unless another process has."""
     with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
         if _read_version(connection) == VERSION:
             return

@@ -78,7 +78,7 @@ def write_ahead(path: Path) -> None:
 
 
 def has_exclusive_access(path: Path, *, timeout: float = 5.0) -> bool:
-    """Return whether no other process has a database open; if so, merge its journal."""
+    """Return whether no other process has a database open; if none has, merge the journal."""
     try:
         with _open(path, timeout) as connection:
             # Leaving the write-ahead log fails as "locked" while any other connection is open.

@@ -125,7 +125,7 @@ class TrialCheckpoints:
             self._tasks.put(partial(self._fetch_and_clean, trial_id, last, attempts))
 
     def _fetch_and_clean(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
-        """Download a trial's results from other nodes; delete all its checkpoints except `last`."""
+        """Download results that other nodes made; delete a trial's checkpoints except `last`."""
         if self.remote:
             fetch_results(self.storage, last, locate_trial_folder(self.trials, trial_id))
         # delete the folders of earlier attempts, and the earlier checkpoints of the last attempt
@@ -135,7 +135,7 @@ class TrialCheckpoints:
             self.storage.delete_folder(folder)
 
     def remove_trial(self, trial_id: str) -> None:
-        """Delete all checkpoints of a trial from storage, and from the ledger their path."""
+        """Delete all checkpoints of a trial from storage, and their path from the ledger."""
         for attempt in self.list_attempts(trial_id):
             self.storage.delete_folder(attempt)
         self._attempts.pop(trial_id, None)

@@ -111,7 +111,7 @@ class LedgerBackup:
         self._place = f"{host_name()}:{ledger.resolve()}"
         self._state_path, self._state = ledger.parent / NOTE, BackupState()
         self._copied_stats: object = None  # sizes and times of the ledger's files at the last copy
-        self._fault = ""  # of the last upload, which the user was told
+        self._fault = ""  # fault of the last upload, which was printed
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._copy_regularly, name="copies", daemon=True)
 
@@ -227,7 +227,7 @@ class LedgerBackup:
             message = f"{self.storage}/{LEDGER} is not a complete ledger ({fault})."
             remedy = "Give another --storage, or an --out folder that has a ledger of its own."
             raise ConfigError(OPTION, f"{message} {remedy}")
-        write_ahead(download)  # which `schema.open_connection` expects of an existing ledger
+        write_ahead(download)  # `schema.open_connection` expects a write-ahead log
         self._check_idle()  # another process may have opened the local ledger meanwhile
         # rename the local ledger and its journal
         if self.ledger.exists():

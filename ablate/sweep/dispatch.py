@@ -146,11 +146,11 @@ class JobScheduler:
         """
         # decide how far to train: to the highest epoch that a scheduler set, None for the end
         progression, trial_id = self.progression, cells[0].trial_id
-        targets = [
-            progression.get_target_epoch(cell) for cell in cells if not progression.is_settled(cell)
+        decisions = [
+            progression.get_decision(cell) for cell in cells if not progression.is_settled(cell)
         ]
-        epochs = [epoch for epoch in targets if isinstance(epoch, int)]
-        if None not in targets and not epochs:  # all cells wait for their scheduler
+        epochs = [decision for decision in decisions if isinstance(decision, int)]
+        if None not in decisions and not epochs:  # all cells wait for their scheduler
             return None
         # build the job: training, a further evaluation, or an ensemble of folds
         job = build_training_job(cells, self.settings, progression.facts.sources)
@@ -170,7 +170,7 @@ class JobScheduler:
             job,
             evaluate=tuple(split for split in SPLITS if split in splits),
             mode=mode,
-            until=None if None in targets else max(epochs),
+            until=None if None in decisions else max(epochs),
             members=members,
         )
         # --force deletes the trial's files in storage; an evaluation fetches them
@@ -252,7 +252,7 @@ class JobScheduler:
         return job
 
     def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Record the events of a running job in the ledger; end the job if the last one does."""
+        """Record the events of a running job in the ledger; the last event may end the job."""
         if trial_id not in self.running:
             return
         # record epochs and the final result
@@ -370,7 +370,7 @@ class JobScheduler:
             self._register_cells(fresh)
 
     def _register_cells(self, fresh: Sequence[Cell]) -> None:
-        """Record cells in the ledger, enqueue their trials, and notify of trials with a record."""
+        """Record cells in the ledger, enqueue their trials, and notify of those with a status."""
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
@@ -390,7 +390,7 @@ class JobScheduler:
             is_handled = any(trial_id in group for group in (self._queue, self.running, self.lost))
             if is_handled or not self._is_open(cell):
                 continue
-            if self.progression.get_target_epoch(cell) == WAIT:
+            if self.progression.get_decision(cell) == WAIT:
                 continue
             if self.progression.facts[trial_id].foreign:  # other code recorded it during this run
                 differing = self.progression.facts.differing[trial_id]

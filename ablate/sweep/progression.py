@@ -92,7 +92,7 @@ class Proposer:
         proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
         # "beside" of a recorded proposal lists those that had no result when it was made
         earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        concurrent = tuple(  # without warm-start trials
+        concurrent = tuple(  # as indices of proposals
             i - self._first_position for i, trial in enumerate(earlier) if trial.running
         )
         params = proposals[idx]["params"] if idx in proposals else None  # by another driver
@@ -184,7 +184,7 @@ class Proposer:
         return cells
 
     def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
-        """Return the positions in the history of trials that run while proposal `idx` is made.
+        """Return the positions, in the history, of the trials that run while `idx` is proposed.
 
         The history has trials of earlier sweeps, the neutral cell, then the proposals. The neutral
         cell runs in the first round. `start` is the index of the round's first proposal.
@@ -205,7 +205,7 @@ class Proposer:
             idx: number of the proposal.
             params: the proposal's values by path, if the ledger holds them.
             earlier: the history that the sampler learns from.
-            concurrent: positions in the history that still run, recorded with the proposal.
+            concurrent: positions, in the history, of running trials; recorded with the proposal.
         """
         plan, bases, is_new = self._sweep.plan, self._find_inherited() or [], params is None
         if params is None:
@@ -239,7 +239,7 @@ class Proposer:
                 continue
             if isinstance(round_size, int):  # the trials before it in its round were running
                 waiting = self._list_round_before(idx // round_size * round_size, idx)
-            else:  # asynchronous: the given ones were running
+            else:  # asynchronous: those in `concurrent` were running
                 waiting = tuple(
                     position + self._first_position for position in concurrent.get(idx, ())
                 )
@@ -264,26 +264,26 @@ class Racing:
 
     def __init__(self, sweep: "Progression", name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
-        self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
+        self._cells_by_seed: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()  # (idx, seed) of the cells listed so far
 
     def list_new_cells(self, state: StudyState) -> list[Cell]:
         """Return the cells that the race adds now; set the study's size and dropped cells."""
         # build the cells of all points and seeds, once the settings that they inherit are known
         plan, study = self._sweep.plan, self._sweep.plan.spec.studies[self.name]
-        if not self._every:
+        if not self._cells_by_seed:
             bases = [
                 self._sweep.ranking.resolve_inherited(self.name, point.levels)
                 for point in study.all_points
             ]
-            if any(values is None for values in bases) and not state.short:  # wait for them
+            if any(values is None for values in bases) and not state.short:  # wait for values
                 return []
             for idx, (point, values) in enumerate(zip(study.all_points, bases, strict=True)):
                 if values is None:  # the cell that the point trains again does not exist
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
                 cells = plan.build_cells(self.name, promoted, idx, values)
-                self._every[idx] = {cell.seed: cell for cell in cells}
+                self._cells_by_seed[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
         # drop cells that are clearly worse by the results so far, and count the cells to come
         seeds = plan.list_seeds(self.name)
@@ -294,7 +294,7 @@ class Racing:
         state.size = sum(standing.dropped.values()) + seed_count * cell_count
         # list the next seeds of the remaining cells
         fresh = [
-            self._every[idx][seed]
+            self._cells_by_seed[idx][seed]
             for idx in standing.alive
             for seed in seeds[: standing.seeds]
             if (idx, seed) not in self._listed
@@ -304,7 +304,7 @@ class Racing:
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         return evaluate_race(
-            self.race, seeds, {idx: self._collect_values(idx) for idx in self._every}
+            self.race, seeds, {idx: self._collect_values(idx) for idx in self._cells_by_seed}
         )
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
@@ -315,7 +315,7 @@ class Racing:
         """Map each seed at which cell `idx` is settled to its objective; None: it failed."""
         return {
             seed: self._sweep.ranking.mean_objective([cell])
-            for seed, cell in self._every[idx].items()
+            for seed, cell in self._cells_by_seed[idx].items()
             if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
 
@@ -325,7 +325,7 @@ class Staging(Racing):
 
     def __init__(self, sweep: "Progression", name: str, precision: PrecisionSeeds) -> None:
         """Determine the wanted half-width of the intervals, and the baseline's index."""
-        super().__init__(sweep, name, Race())
+        super().__init__(sweep, name, Race())  # default options, never read
         self.precision = precision
         plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
         self.metric = plan.find_primary_metric(name)
@@ -340,7 +340,7 @@ class Staging(Racing):
         self.baseline = cells.index(baseline) if baseline in cells else next(all_off, 0)
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
-        values = {idx: self._collect_values(idx) for idx in self._every}
+        values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}
         if self.baseline not in values:
             return Standing(tuple(values), self.precision.first)
         return evaluate_precision(self.precision, values, self.baseline, self.half_width)
@@ -351,7 +351,7 @@ class Staging(Racing):
         is_complete = all(
             all((idx, seed) in self._listed for seed in stage)
             and len(self._collect_values(idx)) >= len(stage)
-            for idx in self._every
+            for idx in self._cells_by_seed
         )
         return standing.seeds if is_complete else len(seeds)
 
@@ -361,7 +361,7 @@ class Staging(Racing):
         facts = self._sweep.facts
         return {
             seed: facts[cell.trial_id].evaluations.get(split, {}).get(metric)
-            for seed, cell in self._every[idx].items()
+            for seed, cell in self._cells_by_seed[idx].items()
             if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
 
@@ -444,7 +444,7 @@ class Progression(SweepState):
             cell
             for name in self.scheduled_studies
             for cell in self.studies[name].cells
-            if cell.error is None and isinstance(self.get_target_epoch(cell), int)
+            if cell.error is None and isinstance(self.get_decision(cell), int)
         ]
         return sorted(
             cells, key=lambda cell: not self.scheduled_studies[cell.study].is_paused(cell)

@@ -97,9 +97,9 @@ class SweepState:
         fact = self.facts[cell.trial_id]
         if cell.error is not None or fact.is_settled(self.list_readable_splits(cell), cell.metrics):
             return True
-        return self.get_target_epoch(cell) == STOP
+        return self.get_decision(cell) == STOP
 
-    def get_target_epoch(self, cell: Cell) -> Decision | None:
+    def get_decision(self, cell: Cell) -> Decision | None:
         """Return the scheduler's decision on a cell; None to train to the end without a pause."""
         scheduled = self.scheduled_studies.get(cell.study)
         if scheduled is None or self.facts[cell.trial_id].status in ("done", "failed"):
