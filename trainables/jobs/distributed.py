@@ -123,9 +123,9 @@ class Peer:
 
 
 def main() -> int:
-    """Train as a peer: do the same as the main process, but write no events."""
+    """Train as a peer: do the same as the main process, but report no epochs and no result."""
     request = json.loads(sys.stdin.readline())
-    end_process_after(sys.stdin.read)  # the main process closes it or ends
+    end_process_after(sys.stdin.read)  # returns when the main process closes the pipe or ends
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print to standard output
     job, rank = Job.from_dict(request["job"]), int(request["rank"])
     print(json.dumps({"event": "ready"}), file=answers, flush=True)

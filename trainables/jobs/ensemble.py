@@ -47,7 +47,7 @@ def evaluate_ensemble(
     """Evaluate the concatenated test embeddings of all members; return the metrics by name.
 
     The members are networks that were trained on different folds of a study. `METRICS` are always
-    computed. One network is in memory at a time, and the heads of methods with their own scores.
+    computed. One network at a time is in memory; the heads of methods with own scores stay.
     """
     # check that the members are folds of one configuration
     if len(members) < 2:

@@ -80,7 +80,7 @@ def fetch_files(storage: Storage, job: Job) -> None:
     # pairs (trial, local folder): the job's trial, unless its shared folder has a state already
     targets = [(job.trial_id, folder)] if storage.own_folder or not has_state else []
     exports = [member.export for member in job.members if not member.export.exists()]
-    targets += [(export.parent.name, export.parent) for export in exports]  # of an ensemble
+    targets += [(export.parent.name, export.parent) for export in exports]  # ensemble's members
     files, root = pyarrow.fs.FileSystem.from_uri(storage.uri)
     for trial_id, target in targets:
         checkpoint = find_newest(files, root, storage.checkpoints.get(trial_id, ()))

@@ -31,9 +31,9 @@ def run_pilot(
     """Time steps of the main phase, in which all parameters train, and one evaluation.
 
     Returns:
-        Seconds of `setup`, of each of the `steps`, and to `evaluate` after an epoch;
-        `steps_per_epoch`; `peak_bytes`, of the GPU or else of the process; `device_bytes`, the
-        memory of the GPU or None.
+        `setup`, `steps` and `evaluate`: the seconds of the setup, of each step, and of the
+        evaluation after an epoch; `steps_per_epoch`; `peak_bytes`, of the GPU or else of the
+        process; `device_bytes`, the memory of the GPU or None.
     """
     # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []
@@ -48,7 +48,7 @@ def run_pilot(
     # time the steps
     batches = trainer.plan_batches(0)
     trainer.network.enter_phase("main", trainer.parameters)
-    trainer.trace = EpochMetrics(1, 0)
+    trainer.trace = EpochMetrics(1, 0)  # `step` records its terms there
     for number in range(steps + 1):
         begun = time.perf_counter()
         trainer.step(batches[number % len(batches)], "main")

@@ -83,7 +83,7 @@ class JobTrainable(tune.Trainable):
         return True
 
     def _take_payload(self, config: dict[str, Any]) -> None:
-        """Parse the payload, and remove it from `config`, which Tune sends back each time."""
+        """Parse the payload and remove it from `config`, which Tune sends back with each result."""
         self._payload = Payload.parse(config.pop(PAYLOAD))
         self._job = self._payload.job
         self._last: list[Event] = []  # last events, held back until they are stored

@@ -21,8 +21,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m trainables.jobs.batch",
         description="Run the trials of a file that `ablate cells` wrote, without a driver. After "
-        "an interruption the same command continues, unfinished trials from their checkpoints. "
-        "Several commands with one DIR share the trials.",
+        "an interruption the same command runs the trials that are left, and continues unfinished "
+        "trials from their checkpoints. Several commands with the same DIR share the trials.",
         epilog="Afterwards run `ablate ledger import DIR` where the sweep's ledger is. Exit codes: "
         "0 all trials have finished; 1 some trials have failed or are left; 2 wrong input, nothing "
         "was started; 130, 143 and 129: stopped by Ctrl-C, SIGTERM and SIGHUP.",
@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
 
     # read the trials, and choose this part's trials and devices
     source, entries = read_cells(cells)
-    entries = entries[part - 1 :: parts]  # every N-th trial: neighbours often cost alike
+    entries = entries[part - 1 :: parts]  # spread: neighbouring trials often cost the same
     sweep_device = entries[0].job.runtime.device if entries else "cpu"
     devices = list_devices(sweep_device if args.device is None else args.device)
     first = (part - 1) % len(devices)  # parts on one machine begin with different devices
@@ -101,11 +101,11 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def parse_shard(text: str) -> tuple[int, int]:
-    """Return the part I and the number N of parts from `I/N`; refuse another text (ConfigError)."""
+    """Return the part I and the number N of parts from `I/N`; refuse other texts (ConfigError)."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         slurm = "In a Slurm array give --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT."
-        raise ConfigError("--shard", f"{text!r} must be I/N with I from 1 to N, as 2/8. {slurm}")
+        raise ConfigError("--shard", f"{text!r} must be I/N with I from 1 to N (2/8). {slurm}")
     return int(match[1]), int(match[2])
 
 

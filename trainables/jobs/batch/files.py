@@ -60,6 +60,7 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
     most_bytes, remedy = SHEETS[kind]
     fault = "The file was cut off or changed after it was written"
     try:
+        # a result may come from a stranger, so it may not be a link
         data = read_regular(path, most_bytes=most_bytes, follow_links=kind == "cells")
         top, _, body = data.partition(b"\n")
         first = json.loads(top)
@@ -72,7 +73,7 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
         fault = f"There is no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
         fault = "The file is cut off, or it is a file of another kind"
-    raise ConfigError(str(path), f"{fault}, where a file of kind {kind!r} is needed. {remedy}")
+    raise ConfigError(str(path), f"{fault}. A file of kind {kind!r} is needed. {remedy}")
 
 
 def _encode(line: object) -> bytes:
@@ -138,8 +139,8 @@ def check_identity(trial: "Entry | Result") -> TrialConfig:
     trial_id = identity.build_trial_id(config_hash, job.seed)
     if (config_hash, trial_id) != (trial.config_hash, job.trial_id):
         raise ValueError(
-            f"The configuration is that of trial {trial_id}, not of trial {job.trial_id}. It was "
-            "edited, or other code wrote it. Write the file of cells again with `ablate cells`."
+            f"The configuration is that of trial {trial_id}, not of trial {job.trial_id}. The "
+            "file was edited, or other code wrote it. Write the cells again with `ablate cells`."
         )
     return config
 
@@ -233,15 +234,15 @@ class Result(Strict, extra="ignore"):
             raise ValueError(f"The result lists {files}, but may list only {', '.join(allowed)}")
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
-                if not math.isfinite(value) and not name.startswith("observed/"):
+                if not (math.isfinite(value) or name.startswith("observed/")):  # such as 0/0
                     raise ValueError(f"The metric {name} is {value}, which is no finite number")
         return self
 
 
 def write_result(folder: Path, entry: Entry, events: Sequence[dict[str, Any]]) -> None:
-    """Write the result of a trial, after all files that it names."""
+    """Write the result of a trial, whose other files must have been written before."""
     *epochs, last = events
-    history = last.get("history", epochs)  # with epochs before an interruption
+    history = last.get("history", epochs)  # has also the epochs before an interruption
     last = {name: value for name, value in last.items() if name != "history"}
     job = entry.to_dict()["job"]
     names = [*TRIAL_FILES, last["export"]] if last["event"] == "final" else []
@@ -259,13 +260,13 @@ def read_result(folder: Path) -> Result:
     """Read a trial's result; raise ConfigError if it was altered or has impossible values."""
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")
-    values = head if isinstance(head, dict) else {"head": head}  # which is refused below
+    values = head if isinstance(head, dict) else {"head": head}  # an unknown field, refused below
     *epochs, last = lines or [None]
     try:
         return Result.model_validate({**values, "epochs": epochs, "last": last})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ", ".join([str(path), *map(str, first["loc"][:9])])
+        field = ", ".join([str(path), *map(str, first["loc"][:9])])  # may be nested deeply
         message = first["msg"].removeprefix("Value error, ")
         fault = f"{message} ({reprlib.repr(first['input'])[:200]})"
         raise ConfigError(field, f"{fault}. {SHEETS['result'][1]}") from None

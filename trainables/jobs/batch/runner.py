@@ -91,16 +91,16 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         except ValueError as error:
             raise ConfigError(str(entry), str(error)) from None
         data = config.data
-        data_key = data.model_dump_json(exclude={"augment"})  # which changes no stored image
+        data_key = data.model_dump_json(exclude={"augment"})  # augmentation changes no stored image
         if data_key not in fingerprints:
             with require_cache(settings.cache):
                 fingerprints[data_key] = load_splits(data, settings.cache).fingerprint
         if fingerprints[data_key] != entry.fingerprint:
             raise ConfigError(
                 f"data.{data.name}",
-                f"The images here have the fingerprint {fingerprints[data_key][:16]}, and those "
-                f"of the sweep {entry.fingerprint[:16]}. Copy the sweep's files to this machine, "
-                "and give their folder with --data-root.",
+                f"The images here have the fingerprint {fingerprints[data_key][:16]}, and the "
+                f"images of the sweep have {entry.fingerprint[:16]}. Copy the sweep's files to "
+                "this machine, and give their folder with --data-root.",
             )
         backbones[config.backbone.model_dump_json()] = config.backbone
 
@@ -125,11 +125,11 @@ def run_processes(
 ) -> None:
     """Run trials in several processes, which take the devices in turn.
 
-    Each process walks through all trials and skips those that another process has locked. If one is
-    killed, the others therefore run all trials that are left, except the one that it was training.
+    Each process walks through all trials and skips those that another process has locked. If a
+    process is killed, the others therefore run all trials but the one that it was training.
 
     Raises:
-        OSError: the disk is full; all processes were ended.
+        OSError: the disk is full; the processes end with this one.
     """
     context = multiprocessing.get_context("spawn")
     workers = []
@@ -153,7 +153,7 @@ def _run_child(settings: BatchSettings, entries: Sequence[Entry]) -> None:
     end_process_after(parent.join)
     try:
         run_batch(settings, entries)
-    except OSError as error:
+    except OSError as error:  # the disk is full, which the exit code tells `run_processes`
         print_line(str(error), error=True)
         sys.exit(errno.ENOSPC)
 
@@ -196,7 +196,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     """Run one trial, write its result, and return its last event.
 
     Returns:
-        None if another process has locked its folder or has just finished it.
+        None if another process has locked the folder or has just finished the trial.
     """
     job = settings.localize_job(entry)
     try:
@@ -207,7 +207,7 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
         if (attempt.folder / RESULT_NAME).exists():
             return None
         events = attempt.receive_events(math.inf)
-        # not a failure of the trial, which may need fewer processes beside it: write no result
+        # with fewer processes on the machine the trial may succeed, so write no result
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
         files.write_result(attempt.folder, entry, events)
@@ -225,7 +225,7 @@ def report(settings: BatchSettings, entries: Sequence[Entry]) -> int:
     print_line(f"The trials in {folder} are: {counts}.")
     for reason in dict.fromkeys(reasons):
         print_line(f"  A trial failed: {reason}")
-    print_line(f"Import the results where the ledger is: ablate ledger import {folder}")
+    print_line(f"To import the results, run where the ledger is: ablate ledger import {folder}")
     if n_pending:
         print_line("Start the same command again to continue the trials that are left.")
     return 1 if reasons or n_pending else 0

@@ -30,8 +30,8 @@ def main() -> int:
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, model.read_view(view))
             except Exception as error:  # the other views are computed all the same
-                is_plain = isinstance(error, ConfigError | TrialFailure | OSError)
-                reason = str(error) if is_plain else f"{type(error).__name__}: {error}"
+                is_expected = isinstance(error, ConfigError | TrialFailure | OSError)
+                reason = str(error) if is_expected else f"{type(error).__name__}: {error}"
                 line = {"folder": str(trial.folder), "name": view.name}
                 line["reason"] = " ".join(reason.split())
                 print(json.dumps(line), file=sys.stderr, flush=True)

@@ -90,7 +90,7 @@ class Embedded:
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)
         self.training = model.splits.train  # what the model was trained on
-        # the first `queries` images are the queries, if a split has any, and the rest its gallery
+        # if a split has own queries, they are its first images, and the other images its gallery
         self.gallery_start = self.subset.queries or 0
         self.query_count = self.subset.queries or len(self.subset)
 
@@ -191,5 +191,5 @@ def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
     from threadpoolctl import threadpool_limits
 
     tsne = TSNE(init="pca", perplexity=perplexity, random_state=0)
-    with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
+    with threadpool_limits(1):  # its idle threads spin, 17 times slower beside other processes
         return list_points(tsne.fit_transform(rows.cpu().numpy()))

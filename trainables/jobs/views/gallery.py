@@ -27,7 +27,7 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
     from 1), and `near`: the nearest pictures with `class`, `hit` and `score`. `looked_at` counts
     the queries with an answer, `failing` those of them whose nearest image is no hit.
     """
-    # compute each query's margin, positive for a failure, where an image of its class exists
+    # compute each query's margin, positive for a failure, and whether its class is in the gallery
     order = draw(split.query_count, "gallery")[:MOST_QUERIES].to(split.device)
     margins, answerable = [], []
     for block in torch.split(order, BLOCK):
@@ -35,7 +35,7 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
         nearest_right = scores.masked_fill(~hits, -torch.inf).amax(1)
         nearest_wrong = scores.masked_fill(hits, -torch.inf).amax(1)
         margins.append(nearest_wrong - nearest_right)
-        answerable.append(hits.any(1) & scores.isfinite().any(1))
+        answerable.append(hits.any(1) & scores.isfinite().any(1))  # not all NaN
     usable = torch.cat(answerable)
     order, margin = order[usable], torch.cat(margins)[usable]
 

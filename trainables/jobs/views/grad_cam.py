@@ -65,7 +65,7 @@ def _compute_cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
 
 
 def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
-    """Return as [B, C, H, W] a backbone's last maps, channels first or last, or grid of tokens."""
+    """Return a backbone's last maps (channels first or last) or grid of tokens as [B, C, H, W]."""
     width = getattr(backbone.model, "num_features", None)
     if maps.dim() == 4:
         return maps.permute(0, 3, 1, 2) if maps.shape[-1] == width != maps.shape[1] else maps

@@ -33,9 +33,10 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     """Return the plane of the two training classes whose proxies (class vectors) are most alike.
 
     `classes` names these two and the unseen class nearest to them. `points` are the coordinates
-    [x, y] of up to `images` images of each of the three; `proxies` are those of the two proxies.
-    `sure` is the probability of the first class at `DIRECTIONS` angles. `unsure` is the share of
-    the `angle` between the proxies, in degrees, in which both probabilities are below `level`.
+    [x, y] of up to `images` images of each of the three, `proxies` the coordinates of the two
+    proxies, and `angle` the degrees between these. `sure` is the probability of the first class at
+    `DIRECTIONS` angles. `unsure` is the share of the angle between the proxies in which both
+    probabilities are below `level`. `dimensions` is the length of an embedding.
     """
     # find the two classes whose proxies are most alike
     loss, train = split.network.method.loss, split.training

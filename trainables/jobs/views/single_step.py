@@ -34,7 +34,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
     if len(positions) < 4:
-        fault = f"The split has {len(positions) // 2} classes with two images, and must have two"
+        fault = f"The split needs two classes with two images, and has {len(positions) // 2}"
         raise ConfigError("figures, single_step", f"{fault}. Give a larger split.")
     pictures, backbone = split.load_pictures(positions)
     mean, std = (
@@ -78,7 +78,7 @@ def _embed(network: Network, inputs: Tensor) -> Tensor:
 
 def _take_gradient_step(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
     """Update in place, by one gradient step, all parameters that train after the warm-up."""
-    method, progress = network.method, Progress(fraction=0.5)
+    method, progress = network.method, Progress(fraction=0.5)  # the middle of training
     parameters = [p for group in network.param_groups("main") for p in group.params]
     for parameter in parameters:
         parameter.requires_grad_(True)

@@ -63,7 +63,8 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
     if not pairs.all():
-        fault = f"There are {int(pairs[0])} pairs within classes and {int(pairs[1])} across them"
+        counted = f"{int(pairs[0])} pairs within classes and {int(pairs[1])} across classes"
+        fault = f"There are {counted}, and both numbers must be above 0"
         raise ConfigError("figures, distances", f"{fault}. Raise images, or give a larger split.")
     shares = counts / pairs[:, None]
     return {
@@ -104,7 +105,7 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     off_diagonal = cosines[~torch.eye(len(cosines), dtype=torch.bool)]
     return {
         "classes": [split.subset.classes[int(drawn[position])] for position in order],
-        "of_classes": len(centres),
+        "of_classes": len(centres),  # from which `classes` were drawn
         "cosines": [[round(value, 4) for value in row] for row in cosines.tolist()],
         "mean": float(off_diagonal.mean()),
         "of": "class means" if references is None else "proxies",
@@ -137,7 +138,7 @@ def class_sizes(split: Embedded) -> dict[str, Any]:
     names = [subset.classes[label] for label in labels_with_answer]
     return {
         "classes": names,
-        "of_classes": total,
+        "of_classes": total,  # with those that are left out
         "sizes": [sizes[label] for label in labels_with_answer],
         "trained": [trained.get(name, 0) for name in names],
         "recalls": [round(float(right[n]) / float(answerable[n]), 6) for n in labels_with_answer],
@@ -177,6 +178,6 @@ def embedding_map(
         "x": [x for x, _ in plane],
         "y": [y for _, y in plane],
         **split.list_classes(positions),
-        "of_classes": total,
+        "of_classes": total,  # from which `classes` were drawn
         "pictures": [[number, thumbnail] for number, thumbnail in enumerate(thumbnails)],
     }
