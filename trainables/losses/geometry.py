@@ -105,7 +105,7 @@ def euclidean_separation(x: Tensor, y: Tensor) -> Tensor:
     so that no B × R × D tensor is needed; equal rows get gradient 0. Without gradients (retrieval,
     many rows) the product gives all values, and only pairs that come out near are subtracted.
     """
-    if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:
+    if torch.is_grad_enabled() or x.dim() > 2 or y.dim() > 2:  # no retrieval
         exact = subtract_and_norm(x.detach(), y.detach()).square()
         product = _sum_squared_differences(x, y)
         return safe_sqrt(exact + (product - product.detach()), floor=0.0)  # adds only a gradient

@@ -107,7 +107,7 @@ class Margin(Loss):
 
     def _look_up_beta(self, labels: Tensor) -> Tensor:
         """Return β of each anchor, [B, 1], averaged over its labels [B, S]; or the only β, [1]."""
-        if len(self.beta) == 1 and self.classes != 1:
+        if len(self.beta) == 1 and self.classes != 1:  # β is not of an only class
             return self.beta
         used = labels >= 0
         label_betas = torch.where(used, self.beta[labels.clamp_min(0)], 0)

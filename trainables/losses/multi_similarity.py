@@ -68,7 +68,7 @@ class MultiSimilarity(Loss):
         pos, neg, near, far = pairs.pos, pairs.neg, score, score
         if options.mining != "none":
             hard_pos, hard_neg = self._find_hard_pairs(score.detach(), pairs)
-            if options.mining == "idml_printed":  # others stay, with similarity 0
+            if options.mining == "idml_printed":  # unmined pairs stay, with similarity 0
                 near = torch.where(hard_pos, score, torch.zeros_like(score))
                 far = torch.where(hard_neg, score, torch.zeros_like(score))
             else:

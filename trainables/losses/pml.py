@@ -102,8 +102,8 @@ class Pml(Loss):
         if method.own_scores:
             raise ValueError(
                 f"method {trial.method.name} does not compare plain embeddings, and a loss of "
-                "pytorch-metric-learning computes its own scores from them. Take one of this "
-                "project's losses."
+                "pytorch-metric-learning computes its own scores from plain embeddings. Take one "
+                "of this project's losses."
             )
         assert isinstance(trial.loss, PmlOptions)
         dim, labels = trial.embedding.dim, torch.arange(8) // 2
@@ -171,7 +171,7 @@ def find_geometry(distance: Any) -> Geometry:
         return Geometry("dot", normalize)
     if name == "LpDistance" and distance.p == 2:
         return Geometry("l2", normalize)
-    return Geometry("cosine")
+    return Geometry("cosine")  # CosineSimilarity, or a distance without a `Geometry`
 
 
 def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:

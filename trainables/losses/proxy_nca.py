@@ -126,7 +126,7 @@ def nca_loss(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
     A query without an attracting reference (a > 0) adds 0, and an empty sum Σ_R r e^x counts as 1.
     """
     near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
-    zero, is_drawn = torch.zeros_like(near), (attract > 0).any(-1)
-    near_or_0 = torch.where(is_drawn, near, zero)
-    far_or_0 = torch.where((repel > 0).any(-1) & is_drawn, far, zero)
+    zero, is_attracted = torch.zeros_like(near), (attract > 0).any(-1)
+    near_or_0 = torch.where(is_attracted, near, zero)
+    far_or_0 = torch.where((repel > 0).any(-1) & is_attracted, far, zero)
     return (far_or_0 - near_or_0).mean()

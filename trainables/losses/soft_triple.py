@@ -93,5 +93,5 @@ class SoftTriple(ClassLoss):
         centres = self.get_parameter(self.VECTORS)
         w = F.normalize(centres, dim=-1).view(self.classes, self.per_class, -1)
         distances = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above_diagonal
-        pairs = self.classes * self.per_class * (self.per_class - 1)
+        pairs = self.classes * self.per_class * (self.per_class - 1)  # both (k, l) and (l, k)
         return {"centres": (distances.sum() / pairs, self.options.tau)}

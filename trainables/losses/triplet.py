@@ -96,11 +96,11 @@ class Triplet(Loss):
             has_negative = (position < ordered.shape[-1]) & negative_distance.isfinite()
             negative_distance = torch.where(has_negative, negative_distance, 0)
         else:
-            plain = distance.detach()
+            euclidean = distance.detach()
             if self.geometry.kind == "l2sq":
-                plain = plain.clamp_min(0).sqrt()
+                euclidean = euclidean.clamp_min(0).sqrt()
             near, far = self.options.near, self.options.far
-            weights = inverse_density(plain, self.dim, near=near, far=far)
+            weights = inverse_density(euclidean, self.dim, near=near, far=far)
             negative_distance = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
             has_negative = pairs.neg.sum(-1, keepdim=True) > 0
         mined = pairs.pos * has_negative
@@ -120,7 +120,7 @@ class Triplet(Loss):
         limit = distance + self.options.margin
         finite = torch.where(ordered.isfinite(), ordered, torch.zeros_like(ordered))
         # number and total distance of the nearest 0, 1, … R negatives, [..., B, R + 1] each
-        number, length = (F.pad(x.cumsum(-1), (1, 0)) for x in (weights, weights * finite))
+        number, sums = (F.pad(x.cumsum(-1), (1, 0)) for x in (weights, weights * finite))
         edges = ordered.detach()
         end = torch.searchsorted(edges, limit.detach())
         if self.options.mining == "semihard_all":
@@ -128,9 +128,9 @@ class Triplet(Loss):
         else:
             begin = torch.zeros_like(end)
         active = pairs.pos * (number.gather(-1, end) - number.gather(-1, begin))
-        beyond = length.gather(-1, end) - length.gather(-1, begin)
+        active_sum = sums.gather(-1, end) - sums.gather(-1, begin)  # of distances of negatives
         mined = active if self.options.mining == "semihard_all" else pairs.pos * number[..., -1:]
-        return limit * active - pairs.pos * beyond, active, mined
+        return limit * active - pairs.pos * active_sum, active, mined
 
 
 def sort_negatives(distance: Tensor, neg: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,7 @@ def detect_processor() -> str:
 
 @cache
 def is_onednn_quicker() -> bool:
-    """Return whether torch has both libraries and oneDNN was measured faster on this processor."""
+    """Return whether torch has oneDNN and MKL, and oneDNN was faster on this kind of processor."""
     fields = dict(re.findall(r"^(.+?)\s*: (.*)$", detect_processor(), re.M))
     is_measured = (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
     has_avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -76,7 +76,7 @@ def is_onednn_quicker() -> bool:
 def uses_onednn(a: Tensor, b: Tensor) -> bool:
     """Return whether oneDNN is to compute the product a bᵀ of a [A, E] and b [B, E].
 
-    OneDNN computes no gradient. The answer depends on neither the values nor the rows of `a`.
+    OneDNN computes no gradient. The answer depends neither on the values nor on A.
     """
     is_supported = a.dtype == b.dtype == torch.float32 and b.device.type == "cpu"
     needs_grad = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)

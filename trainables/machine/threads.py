@@ -43,11 +43,11 @@ def _get_pool(threads: int) -> ThreadPoolExecutor:
     ready = threading.Barrier(threads)
 
     def use_one_core() -> None:
-        torch.get_num_threads()  # initialises this thread's number, which the next line changes
+        torch.get_num_threads()  # initialises the setting that the next line changes
         torch.set_num_threads(1)
         ready.wait()  # until all threads of the pool have started
 
     pool = ThreadPoolExecutor(threads, thread_name_prefix="side by side", initializer=use_one_core)
     list(pool.map(lambda _: None, range(threads)))  # starts all threads
-    torch.set_num_threads(threads)  # restores the caller's number
+    torch.set_num_threads(threads)  # restores the caller's number of threads
     return pool

@@ -253,8 +253,8 @@ class Method(nn.Module):
         """Return further measurements of each image, such as its uncertainty: name → [B].
 
         At the end of a trial the evaluator calls `measure` for a random sample of each evaluated
-        split, and reports mean and interval. `features` is the backbone, which maps inputs as
-        `prepare` gets them to [B, F].
+        split, and reports mean and interval. `features` is the backbone: it maps inputs, in
+        the form that `prepare` receives, to [B, F].
         """
         return {}
 

@@ -162,7 +162,7 @@ class DetReg(Plain):
         """Refuse a k-th neighbour that no batch has, because a class has too few images in it."""
         config, per_class = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)
-        if config.augmentation != "none" and 1 < per_class <= config.neighbour:
+        if config.augmentation != "none" and 1 < per_class <= config.neighbour:  # 1: random batches
             raise ValueError(
                 f"method.neighbour must be below training.per_class ({per_class}), not "
                 f"{config.neighbour}: no item of a batch has that many others of its class. Lower "
@@ -253,7 +253,7 @@ class DetReg(Plain):
         """Return each item's point towards its k-th neighbour, [B, D], and 1 if it has one, [B].
 
         Neighbours are of the item's class. An item without a k-th neighbour gets its own point and
-        0, so that shapes do not depend on the labels.
+        0, so that shapes do not depend on the labels. A negative step is away from the neighbour.
         """
         kind, rank = self.options.augmentation, self.options.neighbour
         if kind == "none" or rank > len(z):

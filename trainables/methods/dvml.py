@@ -229,8 +229,8 @@ class DVML(Plain):
         """Return KL(N(μ, σ²) ‖ N(0, I)), averaged over images; the printed equation negates it."""
         log_variance = state.log_variance
         inner = 1 + log_variance - state.mean.square() - log_variance.exp()
-        divergence = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
-        printed = 0.5 * divergence.mean()
+        total = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
+        printed = 0.5 * total.mean()
         return printed if self.options.kl == "printed" else -printed
 
     def _compute_reconstruction(self, state: DVMLState) -> Tensor:

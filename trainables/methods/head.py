@@ -37,7 +37,7 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
     sets the principal directions later.
 
     Raises:
-        ConfigError: pca with more dimensions than features, which have too few directions.
+        ConfigError: pca with more dimensions than features; F features have at most F directions.
     """
     if embedding.init == "pca" and embedding.dim > features:
         raise ConfigError(
@@ -99,7 +99,7 @@ def find_principal_start(features: Tensor, dim: int) -> Start:
 def load_principal_start(cache: Path) -> Principal:
     """Return a version of `find_principal_start` that keeps its results in `<cache>/starts/<key>`.
 
-    The key contains the CPU's kernels, so that a cached result equals a computed one to the bit.
+    The key describes the CPU's kernels, so that a cached result equals a computed one to the bit.
     """
 
     def load_or_find(features: Tensor, dim: int) -> Start:

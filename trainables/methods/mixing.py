@@ -90,8 +90,8 @@ class Mixing(Plain):
             ),
             (
                 config.originals == "kept" and config.mixing_probability < 1,
-                f"method.mixing_probability {config.mixing_probability:g} mixes only some steps, "
-                "which leaves no originals to keep: set method.originals to replaced.",
+                "method.originals kept needs mixtures in every step, and method.mixing_probability "
+                f"is {config.mixing_probability:g}: set method.originals to replaced.",
             ),
             (
                 mixing != "none" and layout == "class_major",
@@ -104,13 +104,13 @@ class Mixing(Plain):
 
     @classmethod
     def describe_traits(cls, config: Any) -> Traits:
-        """Return the traits: an item has several labels only with objective "joint", labels "sets".
+        """Return the traits: several labels per item need objective "joint", mixed_labels "sets".
 
         All other settings add weighted losses of one label per item, which any loss can compute.
         """
-        sets = config.objective == "joint" and config.mixed_labels == "sets"
-        mixes_sets = config.mixing != "none" and sets
-        return replace(super().describe_traits(config), label_sets=mixes_sets, own_scores=False)
+        joins_labels = config.objective == "joint" and config.mixed_labels == "sets"
+        label_sets = config.mixing != "none" and joins_labels
+        return replace(super().describe_traits(config), label_sets=label_sets, own_scores=False)
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """Mix each image with another and give it both labels; originals, if kept, come first."""

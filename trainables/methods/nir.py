@@ -268,7 +268,7 @@ class NIR(Plain):
         return self.loss(score, pairs, generator=generator)
 
     def _compute_regularizer(self, state: NIRState) -> Tensor:
-        """Return f(L_NIR), low where residuals are likely about their own class's proxy."""
+        """Return f(L_NIR), low where residuals about the proxy of the item's class are likely."""
         nll = self._negative_log_likelihood(state.own)
         self.observations = {
             "nll": nll.detach().mean(),
@@ -368,7 +368,7 @@ class _SplitFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Return the sum of both gradients of x, which may be None, and those of other tensors."""
+        """Return the sum of x's gradients (either may be None), and those of the other tensors."""
         main, *branch = gradients
         scaled, *others = ctx.limiter.scale_branch(main, branch)
         total = scaled if main is None else main if scaled is None else main + scaled

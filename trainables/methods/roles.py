@@ -21,7 +21,7 @@ def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
     return tuple(role for role in ROLES if role in roles)
 
 
-@lru_cache(maxsize=1024)  # a plan asks for every cell
+@lru_cache(maxsize=1024)  # a plan calls this once per cell
 def _find_roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
     """Build a small method with its loss, and return the roles of its parameters.
 
