@@ -63,10 +63,10 @@ class TrialConfig(Trial):
             )
         uncounted = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
         if schedule.milestones is not None and schedule.milestones[-1] >= epochs - uncounted:
-            deduction = f" minus the {uncounted} of the warm-up" if uncounted else ""
+            minus = " minus schedule.warmup_epochs" if uncounted else ""
             raise ValueError(
-                f"schedule.milestones must be below training.epochs, {epochs}{deduction}, not "
-                f"{list(schedule.milestones)}, because later milestones would have no effect"
+                f"schedule.milestones must be below training.epochs{minus}, {epochs - uncounted}"
+                f", not {list(schedule.milestones)}, because later milestones would have no effect"
             )
         return self
 
@@ -86,7 +86,7 @@ class TrialConfig(Trial):
                         raise ConfigError(f"{section}.{name}", f"{fault}. Leave the option out.")
         if training.checkpointing:
             check_checkpointing(backbone.name)
-        if training.micro_batch:
+        if training.micro_batch:  # parts of a batch pass through the backbone in turn
             check_parts(backbone.name, self.data.image_size, freeze_bn=backbone.freeze_bn)
         return self
 
@@ -105,7 +105,7 @@ class TrialConfig(Trial):
         ]
         for option, role in options:
             if role not in trained:
-                fault = f"{option} sets {role}, but this trial trains {names}"
+                fault = f"{option} sets {role}, but this trial trains only {names}"
                 raise ValueError(f"{fault}. Leave {role} out of {option}.")
         if not set(trained) - set(self.schedule.held_roles):
             raise ValueError(

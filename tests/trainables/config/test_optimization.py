@@ -54,11 +54,11 @@ def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words:
     [
         (
             {"schedule": {**MULTI, "milestones": [19], "warmup_epochs": 1}},
-            r"below training.epochs, 20 minus the 1 of the warm-up, not \[19\]",
+            r"below training.epochs minus schedule.warmup_epochs, 19, not \[19\]",
         ),
         (
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["margins"]}},
-            r"warmup_hold sets margins, but this trial trains backbone, head, proxies",
+            r"warmup_hold sets margins, but this trial trains only backbone, head, proxies",
         ),
         (
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["backbone", "head", "proxies"]}},
