@@ -76,7 +76,7 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
                     trials.setdefault(cell.trial_id, []).append(cell)
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
-            print_text(f"results of other code are accepted: {line}")
+            print_text(f"results of another version of the code are accepted: {line}")
         # count the cells that become known only by results of other cells
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)

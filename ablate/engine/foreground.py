@@ -56,7 +56,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
-            print_text(f"results of other code are accepted: {line}")
+            print_text(f"results of another version of the code are accepted: {line}")
         if cell.error is not None:  # its configuration is invalid
             print_text(cell.error)
             return 1

@@ -105,7 +105,11 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         lines += [*notes, workload.describe_trials(parallel, request.threads)]
         lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
         lines += workload.describe_time(parallel, piloted=pilot)
-        prefix = "results of other code are accepted" if settings.same_code else "source"
+        prefix = (
+            "results of another version of the code are accepted"
+            if settings.same_code
+            else "source"
+        )
         lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     refused = None if settings.same_code else build_refusal(facts.differing)
     has_no_runnable_kind = bool(failures) and failures.keys() >= kinds.keys()

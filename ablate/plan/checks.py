@@ -274,11 +274,12 @@ class _Checker:
         is_paper = config.data.split.protocol == "paper"  # there are no validation classes
         if is_paper == (MetricName.parse(metric).split == "test"):
             return
-        protocol = f"{'under' if is_paper else 'without'} data.split.protocol: paper"
+        protocol = f"{'under' if is_paper else 'without'} `data.split.protocol: paper`"
         wanted = MetricName.parse(metric).with_split("test" if is_paper else "val")
         remedy = f"Write `{where.rpartition('.')[2]}: {wanted}`, or change the protocol"
-        message = f"{metric!r}{self._note_default(where)} cannot compare trials of studies.{name}"
-        raise ConfigError(self.locate(where), f"{message} {protocol}. {remedy}")
+        objective = f"the objective {metric!r}{self._note_default(where)}"
+        message = f"{objective} cannot compare the trials of studies.{name} {protocol}. {remedy}"
+        raise ConfigError(self.locate(where), message)
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
         """Refuse seeds that do not fit the study, and settings chosen on its splits' test classes.
@@ -289,8 +290,10 @@ class _Checker:
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
         by_precision = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
         if by_precision and self.plan.find_precision(name) is None:
-            message = "seeds by precision need a table (compare or components) of this study"
-            remedy = "Add one to report.tables, or list the seeds"
+            message = (
+                "`seeds: {precision: …}` needs a `compare` or `components` table of this study"
+            )
+            remedy = "Add the table to report.tables, or list the seeds"
             raise ConfigError(self.locate(field), f"{message}. {remedy}")
         has_varying_seeds = study.race is not None or self.plan.find_precision(name) is not None
         if has_varying_seeds and any(point.shift for point in study.all_points):
@@ -318,7 +321,8 @@ class _Checker:
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not is_same_division):
-                message = f"{source} chose settings of {name}, perhaps on test classes of {name}"
+                message = f"the study {source} chose settings of the study {name}, perhaps on "
+                message += f"classes that {name} tests"
                 remedy = "Give both studies the same data.split, and choose by a metric of val"
                 allow = "With `splits_seen: allow`, rows are marked and give no headline"
                 raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")
@@ -338,9 +342,9 @@ class _Checker:
             message = "a scheduler compares cells at every epoch. Set `selection.every: 1`."
             raise ConfigError(self.locate(field), message)
         if scheduler.grace >= epochs:
-            message = f"{scheduler.grace} is not less than training.epochs ({epochs})"
+            message = f"`grace` ({scheduler.grace}) must be below training.epochs ({epochs})"
             where = self.locate(f"{field}.grace")
-            raise ConfigError(where, f"{message}, so no trial would be stopped. Lower the number.")
+            raise ConfigError(where, f"{message}, or no trial can be stopped. Lower `grace`.")
 
     # ------------------------------------------------------------------ report
 

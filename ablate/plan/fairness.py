@@ -116,11 +116,12 @@ def _is_search(plan: Plan, name: str) -> bool:
 
 
 def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
-    """Map comparison → cell → remark, if values were tuned in another regime (epochs, data, …)."""
+    """Map study → cell → remark, if values were tuned in another regime (epochs, data, …)."""
     remarks: dict[str, dict[str, str]] = {}
     for name, lineages in plan.trace_lineages().items():
         study = plan.spec.studies[name]
-        for point in study.all_points if getattr(study, "tuning", None) is None else ():
+        is_as_published = getattr(study, "tuning", None) is not None  # its values are a paper's
+        for point in () if is_as_published else study.all_points:
             row = _build_row(plan, name, point, lineages[point.cell])
             changed = {path for paths in _find_other_regimes(plan, row).values() for path in paths}
             if changed:
@@ -262,7 +263,7 @@ def collect_study_regimes(plan: Plan, name: str) -> list[Regime]:
 
 
 def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[str, str]:
-    """Map each path that a cell inherits and does not set to the study that chose its value."""
+    """Map path → study that chose the value, for the values that a cell inherits unchanged."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.levels):
         paths |= _map_inherited_paths(studies, around)

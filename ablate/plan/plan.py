@@ -150,7 +150,7 @@ class Plan:
         bases: Sequence[Mapping[str, Any]],
         fold: int | None = None,
     ) -> Stack:
-        """Return the layers of a cell, lowest first; without `point`, those below all cells.
+        """Return the layers of a cell, lowest first; without `point`, those that all cells share.
 
         Args:
             bases: values, by path, of the cells of other studies that the cell is centred on.
@@ -168,7 +168,8 @@ class Plan:
             merged = merge_layers(layers)
             if is_neutral or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
-        return Stack(layers if name in self.as_written else [*layers, self.top])  # top: --set
+        # `--set` (top) changes no study that trains a paper's settings as written
+        return Stack(layers if name in self.as_written else [*layers, self.top])
 
     def _build_dataset_layers(self) -> Iterator[Layer]:
         """Yield the layers of `--dataset`, `--data-root` and `--allow-partial`.

@@ -22,7 +22,10 @@ class Halving(SchedulerBase):
         return base.list_rungs(self.grace, self.factor, epochs)
 
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
-        """Return each cell's decision; cells are compared only within their bracket (round)."""
+        """Return each cell's decision. Only cells of one bracket are compared with each other.
+
+        `closed` has no effect here, because a bracket decides as soon as its cells have results.
+        """
         decisions: list[Decision] = [STOP] * len(entries)
         for bracket in sorted({entry.bracket for entry in entries}):
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]

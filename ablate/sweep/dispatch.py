@@ -192,8 +192,8 @@ class JobScheduler:
     def _prepare_files(self, job: Job, prepare: Callable[[str], None]) -> bool:
         """Hold a trial and delete or fetch its files in storage; False if another driver holds it.
 
-        This precedes the claim: if the ledger forgot a trial first, its old files in storage would
-        be taken for the new result.
+        The trial is held before it is claimed. A claim deletes earlier results from the ledger, and
+        the old files in storage would then be taken for the new result.
         """
         if not self.ledger.hold(job.trial_id, self.owner):
             return False

@@ -100,10 +100,10 @@ class SweepState:
         return self.get_decision(cell) == STOP
 
     def get_decision(self, cell: Cell) -> Decision | None:
-        """Return the scheduler's decision on a cell; None to train to the end without a pause."""
+        """Return the scheduler's decision on a cell; None if no scheduler has to decide."""
         scheduled = self.scheduled_studies.get(cell.study)
         if scheduled is None or self.facts[cell.trial_id].status in ("done", "failed"):
-            return None  # a finished trial can only lack an evaluation
+            return None  # the training of a done or failed trial is over
         return scheduled.get_decision(cell)
 
     def is_known(self, cell: Cell) -> bool:

@@ -114,7 +114,8 @@ def explain_rows(
 ) -> list[str]:
     """Return notes on which rows are compared, which were refused, and which are neutral.
 
-    A method is neutral where the best configuration that tuning found switches it off.
+    A method is neutral where the best configuration that tuning found switches it off. `data` maps
+    the rows that need a baseline to their data set.
     """
     notes, cells = [], {row.cell for row in rows}
     if recipe.within:

@@ -58,7 +58,9 @@ class SplitConfig(ComponentConfig):
             raise ValueError(f"`part` must be 0 to `parts` − 1, not {self.part} of {self.parts}")
         if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
             fault = "`parts` cannot be combined with `by: images` or `protocol: paper`"
-            raise ConfigError("parts", f"{fault}: it needs validation classes. Leave out `parts`.")
+            raise ConfigError(
+                "parts", f"{fault}, which have no validation classes. Leave `parts` out."
+            )
         return self
 
     @model_validator(mode="after")

@@ -84,8 +84,8 @@ def cut_eval_images(
 ) -> Tensor:
     """Return the centre crops of the images `index`, normalised: [B, 3, S, S] float32.
 
-    A crop is a square of side `Images.frame` · short side, resized to S = `size`. With
-    `Images.resize`, images are first resized to that short side, and crops have S × S pixels.
+    A crop is a square of side `Images.frame` · short side, resized to S = `size`. If
+    `Images.resize` is set, each short side is first resized to it, and crops have S × S pixels.
     """
     boxes = _compute_eval_boxes(images, index, size)
     unflipped = torch.zeros(len(index), dtype=torch.bool)

@@ -85,7 +85,7 @@ class Attempt:
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
-            fault = f"{self.folder}: another process locked the folder for {lock_seconds:.0f} s"
+            fault = f"another process has held {self.folder} for {lock_seconds:.0f} s or more"
             raise TimeoutError(f"{fault}. End that process and start again") from None
         self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))

@@ -40,8 +40,8 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     """
     character = find_unfit_character(text)
     if character is not None:
-        quote = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"The text contains {character}{quote}. Remove that character.")
+        place = f" in '{escape_control_characters(text[:60])}'" if show else ""
+        raise ConfigError(where, f"The text contains {character}{place}. Remove the character.")
     return text
 
 

@@ -42,9 +42,9 @@ def run_tune(
     If all remaining trials belong to other drivers, `fit` ends, which releases the workers' slots.
 
     Args:
-        folder: Tune's files go to its subfolders `name`-0, `name`-1, …, one for each `fit`.
-        storage: path or URI in which Tune keeps its files, and checkpoints of trials below
-            `trials/`; None keeps no checkpoints.
+        folder: without `storage`, Tune's files go to its subfolders `name`-0, `name`-1, …, one for
+            each `fit`, and no checkpoints of trials are kept there.
+        storage: path or URI in which Tune keeps its files, and trials' checkpoints in `trials/`.
     """
     hide_aws_keys()
     job: dict[str, Any] | None = None  # for the next `fit`, received while waiting

@@ -123,8 +123,7 @@ def test_what_is_older_than_sources_is_taken(tmp_path: Path, edit: Edit) -> None
     assert "core: the source was changed, but its REVISION is still 1; 4 trials" in text
     preview = preview_plan(plan, replace(settings, same_code=True))
     assert (
-        "results of other code are accepted: method.ddml" in preview.text
-        and preview.refused is None
+        "version of the code are accepted: method.ddml" in preview.text and preview.refused is None
     )
     assert preview_plan(plan, settings).refused is not None  # a plan writes nothing down
 
