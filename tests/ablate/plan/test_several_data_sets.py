@@ -74,5 +74,5 @@ def test_held_out_selects_on_validation() -> None:
 
 def test_no_option_makes_test_classes_select() -> None:
     given = spec("val/recall_at_1", data={"split": {"protocol": "held_out"}})
-    with pytest.raises(ConfigError, match=r"cannot compare .* protocol: paper"):
+    with pytest.raises(ConfigError, match=r"cannot compare .*protocol: paper"):
         plan(given, settings={PAPER: "paper"})
