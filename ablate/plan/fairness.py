@@ -164,7 +164,7 @@ def _warn_of_other_regimes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
         pairs = [pair for row in affected for pair in row.choosers.items()]  # path, its chooser
         paths = list(dict.fromkeys(path for path, by in pairs if by == chooser))
         cells = [row.cell for row in affected]
-        message = f"{name} trains {shorten_list(cells)} in another regime than {chooser}"
+        message = f"{name} trains {shorten_list(cells)} in another regime than study {chooser}"
         yield (
             f"{message}, which chose {shorten_list(paths)}: {changes_text}; tune in the regime of "
             f"{name}, or promote the best three or more cells of {chooser} in that regime and take "

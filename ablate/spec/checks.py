@@ -91,7 +91,10 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
 
 
 def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
-    """Return the numeric axes, by path, of all searches behind `around`; the nearest one wins."""
+    """Return the numeric axes of all searches behind `around`, as far as `around.take` names them.
+
+    Where several searches have an axis of one path, the axis of the nearest search is returned.
+    """
     study, axes = studies[around.best_of], dict[str, Axis]()
     for field, other in study.references():
         if field != NEUTRAL:
@@ -100,8 +103,8 @@ def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[st
     if sampled is not None:
         unconditional = ((p, axis) for p, axis in sampled.space.items() if not axis.when)
         axes |= {path: axis for path, axis in unconditional if axis.choice is None}
-    taken = axes if around.take is None else around.take
-    return {path: axis for path, axis in axes.items() if is_path_within(path, *taken)}
+    taken_paths = [*axes] if around.take is None else around.take
+    return {path: axis for path, axis in axes.items() if is_path_within(path, *taken_paths)}
 
 
 def check_first_points(studies: Mapping[str, Study]) -> None:
@@ -306,7 +309,7 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
     """Raise the error for a figure that cannot show a study; `instead` names what can show it."""
     message = f"this figure needs {wanted}, and {name} is a {study.design} study"
-    raise ConfigError(field, f"{message}. Show {name} in {instead}")
+    raise ConfigError(field, f"{message}. Show the study {name} in {instead}")
 
 
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:

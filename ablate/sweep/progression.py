@@ -48,15 +48,16 @@ class Proposer:
         # begin with the neutral cell (method switched off), once the inherited settings are known
         state, round_size = self._state, self.study.round
         start = len(state.listed)  # the number of proposals so far
-        neutral = None if self._find_inherited() is None else self._list_neutral_once()
-        if neutral is None:  # wait for other studies
+        neutral_cells = None if self._find_inherited() is None else self._list_neutral_once()
+        if neutral_cells is None:  # wait for other studies
             return []
-        if neutral or start >= self.study.trials:
-            return neutral
+        if neutral_cells or start >= self.study.trials:  # an empty list: they were returned before
+            return neutral_cells
         # restore recorded proposals of an asynchronous search (`round_size` is "asynchronous")
         proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(round_size, str):
+            # `_build_proposal` lengthens `state.listed`
             while (idx := len(state.listed)) in proposals and idx < self.study.trials:
                 fresh += self._build_proposal(idx, proposals[idx]["params"])
             return fresh

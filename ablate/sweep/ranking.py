@@ -157,13 +157,13 @@ class Ranking:
     def _block_study(self, name: str, around: Around, succeeded: int) -> None:
         """Mark a study as blocked, because a study that it needs has too few cells with results.
 
-        `succeeded` counts these cells. A study of promoted cells trains the ones with results.
+        `succeeded` counts these cells. A promotion still trains the cells that have results.
         """
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
         elif study.find_source_cell() is not None and around not in study.around:
-            state.short = True  # a promoted cell is lacking, not the centre: the others are trained
+            state.short = True  # the promotion has fewer cells than it asks for, and trains these
             state.blocked = (
                 f"the study trains {study.size} cells of {around.best_of} again, of which only "
                 f"{succeeded} have a result"

@@ -68,8 +68,9 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
         if error.errno not in UNWRITABLE:
             raise
         reason = os.strerror(error.errno or 0)
-        fault = f"the cache {cache} cannot be written ({reason}). Free some space there, or set "
-        raise CacheError(error.errno, f"{fault}ABLATE_CACHE to another folder.") from error
+        remedy = "Free some space there, or set ABLATE_CACHE to another folder."
+        fault = f"the cache {cache} cannot be written ({reason})"
+        raise CacheError(error.errno, f"{fault}. {remedy}") from error
 
 
 @contextmanager

@@ -118,13 +118,13 @@ class JobSearcher(DriverOnly, Searcher):
         self.trial_ids: dict[str, str] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """Return the next job as Tune's config; None: none is ready; FINISHED: no job follows."""
+        """Return the next job as Tune's config; None: none is ready; FINISHED: end this `fit`."""
         if len(self.trial_ids) >= self.driver.slots + AHEAD:  # enough trials wait for a slot
             return None
         # `self.job` is a job that was received before this `fit`; it is used once
         answer, self.job = self.job or self.driver.request("next"), None
         if answer["payload"] is None:
-            # if nothing runs here, other drivers run what remains: end `fit`, and wait
+            # end `fit` also if other drivers run all that remains, and wait for jobs after it
             self.waits = answer["idle"] and not answer["over"]
             return cast(Any, Searcher.FINISHED) if answer["over"] or self.waits else None
         self.trial_ids[trial_id] = answer["trial_id"]

@@ -112,9 +112,11 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
         b=tune("ddml", 6),
         rows=rows(best("a"), best("b"), trial=judged),
     )
-    assert first.startswith("rows trains plain in another regime than a, which chose optimizer.lr:")
+    assert first.startswith(
+        "rows trains plain in another regime than study a, which chose optimizer.lr:"
+    )
     assert second == (
-        "rows trains ddml in another regime than b, which chose optimizer.lr, method.alpha: "
+        "rows trains ddml in another regime than study b, which chose optimizer.lr, method.alpha: "
         'backbone.mode "frozen" there, "finetune" here, training.epochs 8 there, 2 here; tune in '
         "the regime of rows, or promote the best three or more cells of b in that regime and take "
         "the best of those"
@@ -150,7 +152,7 @@ def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
     for too_few in (1, 2):
         chain["b_net"]["best"] = chain["a_net"]["best"] = too_few
         lines = warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged))
-        assert len(lines) == 2 and "than b, which chose" in lines[1], "that is no choice"
+        assert len(lines) == 2 and "than study b, which chose" in lines[1], "that is no choice"
 
 
 def test_rows_tuned_in_another_regime_say_so_in_a_report() -> None:
