@@ -196,8 +196,8 @@ def _warn_of_single_seeds(plan: Plan, name: str, rows: list[_Row]) -> Iterator[s
 def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield a warning for each loss with methods whose searches had no neutral cell.
 
-    In a neutral cell the method is switched off, at its baseline's best learning rates. Without this
-    candidate, a method can lose because it had more to search, unless it starts at these rates.
+    In a neutral cell the method is switched off, at its baseline's best learning rates. Without
+    it, a method can lose because it had more to search, unless it starts at these rates.
     """
     studies = plan.spec.studies
     baselines: dict[str, _Row] = {}  # loss → row of the plain method
