@@ -79,7 +79,7 @@ def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
 def at_work(sweep: Sweep, trial_id: str) -> int | None:
     """The process that says in a trial's log that it began it."""
     log = sweep.out / "trials" / trial_id / "trial.log"
-    said = re.findall(r"begins \(\w+\), process (\d+)", log.read_text() if log.exists() else "")
+    said = re.findall(r"begins \(\w+\) in process (\d+)", log.read_text() if log.exists() else "")
     return int(said[-1]) if said else None
 
 

@@ -72,7 +72,7 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 11
     (line,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
     assert f"refused 1 of the sweep's trials, such as {trial_id} (403" in line
-    assert "The ledger has everything: `ablate ledger replay --out" in line
+    assert "The ledger has all results: `ablate ledger replay --out" in line
     sweep.team.proxy.rejected = None
     sweep.command("ledger", "replay")
     assert sweep.wait(60) == 0

@@ -107,7 +107,7 @@ def test_sigkill_at_random_instants_changes_nothing(
     code, text = made.finished(cells, killed, shared_cache, "--processes", "2")
     assert code == 0, text
     assert told(killed) == told(tmp_path / "whole")
-    resumed = [log for log in killed.glob("trials/*/trial.log") if "resumed" in log.read_text()]
+    resumed = [log for log in killed.glob("trials/*/trial.log") if " resumes after epoch" in log.read_text()]
     assert resumed, "every trial began anew"
 
 
