@@ -51,7 +51,7 @@ def test_a_search_has_none_and_none_may_have_seen_their_test_classes() -> None:
         specs.plan(given)
     given = specs.spec()
     given["studies"]["parts"] |= {"splits": SPLITS, "trial": {"data.split.seed": 1}}
-    with pytest.raises(ConfigError, match="tune chose settings of parts"):
+    with pytest.raises(ConfigError, match="tune chose settings of the study parts"):
         specs.plan(given)
     given["studies"]["parts"]["splits_seen"] = "allow"
     assert specs.plan(given)
