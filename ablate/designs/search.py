@@ -84,8 +84,7 @@ class Search(StudyBase):
             message = "a search cannot have a race. Set `scheduler` in place of `race`."
             raise ConfigError("", message)
         if not self.space and not any(around.box for around in self.around):
-            message = "a search needs axes. Add one here, or set `around.box`."
-            raise ConfigError("space", message)
+            raise ConfigError("space", "a search needs axes. Add one here, or set `around.box`.")
         if len(self.first_points) > self.trials:
             message = f"{len(self.first_points)} points are more than the {self.trials} trials"
             raise ConfigError("points", f"{message}. Raise `trials`, or list fewer points.")

@@ -35,8 +35,7 @@ CLASS_FIELD: dict[str, Any] = {"class": (str, ...)}
 
 
 class PartOptions(ComponentConfig):
-    """class: name of the class in the library.
-    options: keyword arguments of the class."""
+    """class: name of the class in the library. options: keyword arguments of the class."""
 
     options: Options = Field(default_factory=dict)
 
