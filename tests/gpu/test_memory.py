@@ -80,9 +80,9 @@ def test_a_trial_fits_in_the_share_that_its_pilot_told(
     runtime = Runtime(str(device), 1, shared_cache)
     pilot = run_pilot(trial_of(drawn), 0, runtime, steps=2)
     weights = 4 * 500_000  # of the small network, at the least
-    assert pilot.peak_bytes > weights
-    assert (pilot.device_bytes is None) == (device.type == "cpu")
-    with limited(device, pilot.peak_bytes + ROOM):
+    assert pilot["peak_bytes"] > weights
+    assert (pilot["device_bytes"] is None) == (device.type == "cpu")
+    with limited(device, pilot["peak_bytes"] + ROOM):
         trainer = Trainer(trial_of(drawn), 0, runtime)
         (report,) = trainer.train_epochs()
         assert trainer.finish(("test",)).evaluations["test"]
