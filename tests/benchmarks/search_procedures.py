@@ -15,53 +15,22 @@ from typing import Any
 import numpy as np
 
 from ablate import api
+from ablate.spec.yaml_loader import load_yaml
 
-TRIAL: dict[str, Any] = {
-    "data": {"name": "typefaces", "image_size": 128},
-    "backbone": {"name": "tf_efficientnet_lite0", "weights": "packaged", "mode": "frozen"},
-    "embedding": {"dim": 128, "init": "pca"},
-    "loss": {"name": "normsoftmax"},
-    "optimizer": {
-        "name": "adamw",
-        "lr": 1e-3,
-        "weight_decay": 1e-4,
-        "multipliers": {"proxies": 30, "auxiliary": 1},
-    },
-    "schedule": {"name": "one_cycle"},
-    "training": {"epochs": 8, "batch_size": 128, "per_class": 4},
-}
-RATES = {
-    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
-    "optimizer.multipliers.proxies": {"low": 1, "high": 300, "log": True},
-    "loss.temperature": {"low": 0.02, "high": 0.5, "log": True},
-}
-# method → its settings, the axes of its weights, and a tenth of the published ones
-METHODS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    "ddml": (
-        {"name": "ddml", "specific_input": "unit", "logit_scale": "tied", "std_start": "exact"},
-        {
-            "method.alpha": {"low": 1e-3, "high": 3, "log": True},
-            "method.beta": {"low": 1e-3, "high": 3, "log": True},
-            "method.gamma": {"low": 1e-7, "high": 1e-1, "log": True},
-        },
-        {"method.alpha": 0.1, "method.beta": 0.01, "method.gamma": 1e-6},
-    ),
-    "nir": (
-        {"name": "nir", "gradient_limit": 1},
-        {
-            "optimizer.multipliers.auxiliary": {"low": 0.01, "high": 1, "log": True},
-            "method.omega": {"low": 1e-3, "high": 1, "log": True},
-        },
-        {"method.omega": 1e-3},
-    ),
-}
+HEADS = load_yaml(Path(__file__).parents[2] / "search_spaces" / "heads.yaml").data
+SET_UP = "normsoftmax_typefaces"  # the searches of heads.yaml whose axes are taken
+METHODS = ("ddml", "detreg", "dvml", "idml", "nir")
 ROWS = ("joint plain", "stages plain", "joint method", "stages method")
 
 
 def build_spec(method: str, repetitions: int) -> dict[str, Any]:
     """Build a spec with the studies of all repetitions."""
-    settings, weights, tenth = METHODS[method]
-    trials = {"plain": {"method": {"name": "plain"}}, "method": {"method": settings}}
+    searched = HEADS["studies"][f"tune_{method}_{SET_UP}"]
+    rates, weights = HEADS["studies"][f"rates_{SET_UP}"]["space"], searched["space"]
+    trials = {
+        "plain": searched["trial"] | {"method": {"name": "plain"}},
+        "method": searched["trial"],
+    }
     studies: dict[str, Any] = {}
     for i in range(repetitions):
 
@@ -74,12 +43,12 @@ def build_spec(method: str, repetitions: int) -> dict[str, Any]:
                 **more,
             }
 
-        search("joint", "plain", 18, space=RATES)
-        search("joint", "method", 18, space=RATES | weights)
-        search("rates", "plain", 10, space=RATES)
+        search("joint", "plain", 18, space=rates)
+        search("joint", "method", 18, space=rates | weights)
+        search("rates", "plain", 10, space=rates)
         around = {"best_of": f"rates_plain_{i}"}
         search("stages", "plain", 8, around=around | {"box": 3}, points=[{}])
-        search("stages", "method", 8, around=around, space=weights, points=[{}, tenth])
+        search("stages", "method", 8, around=around, space=weights, points=searched["points"])
         for name in ROWS:
             procedure, row = name.split()
             studies[f"best_{procedure}_{row}_{i}"] = {
@@ -100,7 +69,7 @@ def build_spec(method: str, repetitions: int) -> dict[str, Any]:
                 for name in ROWS
             },
         }
-    return {"name": f"procedures-{method}", "trial": TRIAL, "studies": studies}
+    return {"name": f"procedures-{method}", "trial": HEADS["trial"], "studies": studies}
 
 
 def main(method: str, repetitions: int, out: Path) -> None:
@@ -127,7 +96,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("method", choices=list(METHODS))
+    parser.add_argument("method", choices=METHODS)
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
