@@ -50,7 +50,7 @@ def extract_section(report: str, title: str) -> str:
 def fill_block(readme: str, report: str) -> str:
     """Return a Markdown file with the report's tables in the block of the report's sweep.
 
-    ReportError: the file has no such block, or names a table that the report lacks.
+    ReportError: the file has no such block, or the report lacks a fact or table for it.
     """
     head = dict(HEAD.findall(report))  # facts at the top of the report: sweep, commit, device, …
     if lacking := {*HEADS} - {*head}:

@@ -15,7 +15,7 @@ from trainables.machine.texts import expand_user_path
 EXPORT_NOTES = {
     "known": "trials are finished already",
     "busy": "trials are run by a driver now",
-    "later": "trials depend on results that are missing",
+    "later": "cells depend on results that are missing",
     "evaluations": "trials are trained and lack an evaluation, which `ablate run` adds",
 }
 IMPORT_NOTES = {

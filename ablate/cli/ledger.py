@@ -76,7 +76,7 @@ def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[s
         "cells": [queries.format_cell_address(cell) for cell in cells],
         "folder": str(locate_trial_folder(out / TRIALS, trial_id)),
         "evaluations": records.get_evaluations(trial_id),
-        "source": records.get_source(row.get("source")) or "unknown: an older version ran it",
+        "source": records.get_source(row.get("source")) or "unknown: no source code was recorded",
     }
 
 

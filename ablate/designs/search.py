@@ -96,7 +96,7 @@ class Search(StudyBase):
             other = "folds" if self.scheduler is None else "scheduler"
             message = f"`warm_start` and `{other}` exclude each other. Remove one key."
             raise ConfigError("warm_start", message)
-        if self.space:  # otherwise a box gives the axes, which are known only in a plan
+        if self.space:  # else `add_box_axes` gives and checks them
             SAMPLERS[get_sampler_name(self)].check(self)
         if self.scheduler is None:
             return self

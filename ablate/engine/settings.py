@@ -118,7 +118,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code: 128 + n after signal n; 0 if no trial is missing or failed; else 1."""
+        """The exit code: 128 + n after signal n; 0 if all is done, also in MLflow; else 1."""
         if self.interrupted is not None:
             return 128 + self.interrupted
-        return 0 if self.is_finished and not self.failed and self.tracked else 1  # MLflow has all
+        return 0 if self.is_finished and not self.failed and self.tracked else 1

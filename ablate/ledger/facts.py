@@ -26,7 +26,7 @@ class Fact:
     def find_missing_evaluations(
         self, evaluate: Iterable[str], metrics: Iterable[str]
     ) -> dict[str, list[str]]:
-        """Map each split whose evaluation is absent or incomplete to the metrics that it lacks."""
+        """Map each split whose evaluation is absent or incomplete to those `metrics` it lacks."""
         lacking: dict[str, list[str]] = {}
         for split in evaluate:
             names = [name for name in metrics if name not in self.evaluations.get(split, {})]

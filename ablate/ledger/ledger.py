@@ -86,7 +86,7 @@ class Ledger(Records):
                     (*identity, str(owner), now, now, now, source),
                 )
                 return "mine"
-            # leave a trial that another driver trains (`force`: or evaluates), and a finished trial
+            # leave a finished trial, and an unfinished one (`force`: any) that another driver holds
             status = row["status"]
             unfinished = status in ("running", "interrupted", "partial")
             if (force or unfinished) and is_held(row, owner):
@@ -304,7 +304,7 @@ class Ledger(Records):
         )
 
     def put_mlflow_run(self, store: str, sweep_id: str, run: Mapping[str, Any]) -> None:
-        """Record a trial's MLflow run, its last logged epoch, and whether its result is logged."""
+        """Record a trial's MLflow run, its last logged epoch, and its result's checksum or 0."""
         self._execute(
             "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
             *(store, sweep_id, run["trial_id"], run["run_id"]),

@@ -92,7 +92,7 @@ _REMEDIES = {
     "locked": "End the process that locks the file, or wait, and start again.",
     "I/O": "Check the disk and start again: everything recorded is kept.",
 }
-_RESTORE = "Move this file away and restore a copy, or give another --out."
+_RESTORE = "Move what is at this path away and restore a copy, or give another --out."
 
 
 class LedgerError(RuntimeError):

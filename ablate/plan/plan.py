@@ -168,7 +168,7 @@ class Plan:
             merged = merge_layers(layers)
             if is_neutral or inherits_neutral(merged, bases):
                 layers.append(build_neutral_layer(name, merged))
-        # `--set` (top) changes no study that trains a paper's settings as written
+        # `--set` (top) is left out of studies that are not selected and that it does not fit
         return Stack(layers if name in self.as_written else [*layers, self.top])
 
     def _build_dataset_layers(self) -> Iterator[Layer]:
@@ -210,7 +210,7 @@ class Plan:
     # ------------------------------------------------------------------- cells
 
     def list_seeds(self, name: str) -> list[int]:
-        """Return the seeds of a study: those of `--seeds`, else its own, else the sweep's."""
+        """Return the seeds of a study: of `--seeds` (unless it keeps its own), it or the sweep."""
         study = self.spec.studies[name]
         if self.overrides.seeds is not None and not study.keeps_seeds:
             return expand_seeds(self.overrides.seeds)

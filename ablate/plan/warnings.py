@@ -70,7 +70,7 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
 
     Args:
         sd: standard deviation of a run over seeds, on the scale of the primary metric; None if the
-            ledger has no trials of the study, and then the text is in standard deviations.
+            ledger has no trials of the study or it has `splits`: text in standard deviations.
     """
     comparisons, cells = _count_comparisons(plan, name)
     if not comparisons:

@@ -53,7 +53,7 @@ def evaluate_race(
 ) -> Standing:
     """Run the race over the results so far; return the cells that go on and those dropped.
 
-    After each seed, cells that failed or are clearly worse than the leader are dropped.
+    From `race.after` seeds on, but not after the last, failed and clearly worse cells are dropped.
 
     Args:
         race: the options.

@@ -21,8 +21,8 @@ SECTIONS = ("optimizer", "loss", "method")
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec, as YAML gives it, with axes in place of the word `default` in search spaces.
 
-    The axes are those of the loss and method that a study's trials name, after merging the spec's
-    `trial`, the study's `trial` and `top` (`--set`); later ones win.
+    The axes are those of the optimiser, and of the loss and method that a study's trials name after
+    merging the spec's `trial`, the study's `trial` and `top` (`--set`); later ones win.
 
     Raises:
         ConfigError: `default` stands at a path that is no section with ranges.

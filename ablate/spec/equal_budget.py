@@ -255,7 +255,7 @@ def _list_rows(
 
 
 def _find_baseline(row: _Row, rows: list[_Row]) -> _Row | None:
-    """Return the plain row of equal loss and backbone; None if the method has no off setting."""
+    """Return a plain row of equal loss and backbone, if there is one and the method can be off."""
     from trainables.methods.base import METHODS
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:

@@ -144,7 +144,7 @@ class _Builder:
         # refuse too many or too deep values, which anchors and aliases can multiply
         self.count += 1
         if self.count > MAX_NODES:
-            self.refuse(node, f"aliases make more than {MAX_NODES} values: remove some values")
+            self.refuse(node, f"there are more than {MAX_NODES} values, with aliases: remove some")
         if depth > MAX_DEPTH:
             self.refuse(node, TOO_DEEP)
         if isinstance(node, ScalarNode):

@@ -216,7 +216,7 @@ class LedgerBackup:
     def _fetch_ledger(self, lease: DriverLease, age: float) -> None:
         """Replace the local ledger by the stored one, and keep the local one as `….aside-<n>`.
 
-        `age` is the age of the stored ledger in seconds.
+        `age` is the age of the lease in seconds: at that time the stored ledger was up to date.
         """
         # download the stored ledger, and check it
         self._check_idle()

@@ -84,7 +84,7 @@ class Storage:
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     shutil.copyfileobj(source, stream, PIECE)
                 self.files.move(draft, target)
-            except BaseException:  # closing the stream has saved an incomplete draft: delete it
+            except BaseException:  # closing the stream has saved a draft: delete it
                 with contextlib.suppress(OSError):
                     self.files.delete_file(draft)
                 raise

@@ -150,7 +150,7 @@ class JobScheduler:
             progression.get_decision(cell) for cell in cells if not progression.is_settled(cell)
         ]
         epochs = [decision for decision in decisions if isinstance(decision, int)]
-        if None not in decisions and not epochs:  # all cells wait for their scheduler
+        if None not in decisions and not epochs:  # all are settled, or wait
             return None
         # build the job: training, a further evaluation, or an ensemble of folds
         job = build_training_job(cells, self.settings, progression.facts.sources)

@@ -51,7 +51,7 @@ class Proposer:
         neutral_cells = None if self._find_inherited() is None else self._list_neutral_once()
         if neutral_cells is None:  # wait for other studies
             return []
-        if neutral_cells or start >= self.study.trials:  # an empty list: they were returned before
+        if neutral_cells or start >= self.study.trials:  # []: there are none, or no new ones
             return neutral_cells
         # restore recorded proposals of an asynchronous search (`round_size` is "asynchronous")
         proposals = self._sweep.facts.ledger.list_proposals(self.key)

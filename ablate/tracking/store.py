@@ -142,7 +142,7 @@ class Store:
         try:
             header = read_header(path)
         except NoDatabase as error:
-            return f"{error}. Name another file, or move this file away and run {command}."
+            return f"{error}. Name another file, or move what is there away and run {command}."
         except sqlite3.DatabaseError:
             damage, files = find_damage(path), f"the files {path.name}-* beside it"
             text = f"this file is damaged ({damage}). Move it away with {files}, and run {command}."

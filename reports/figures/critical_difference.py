@@ -63,7 +63,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     # caption
     caption = f"{describe_metric(frame, metric)}: "
     if ranking is None:
-        caption += "fewer than two blocks have all levels, so there is nothing to rank."
+        caption += "fewer than two blocks have all levels with different values: nothing to rank."
     else:
         caption += (
             f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "

@@ -56,7 +56,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
         studies, owner = dict.fromkeys(frame.cells["study"]), "other"
         pooled = pooled_sd(values for name in studies for values in list_values(name))
     raw_sd, count = pooled or (0.0, 0)
-    sd = raw_sd * factor or None  # None if the seeds do not differ
+    sd = raw_sd * factor or None  # None without seeds that differ
     low, high = min(means, default=0.0), max(means, default=1.0)
     width = max(high - low, SPAN * (sd or 0.0)) or 1.0  # 1.0 if nothing differs
     middle, half = (low + high) / 2, width / 2

@@ -96,7 +96,7 @@ def count_processes(resources: "Resources", gpus: float) -> int:
     """Return how many processes train one trial with this number of GPUs.
 
     Raises:
-        ConfigError: not every process would have a GPU or, without GPUs, a core of its own.
+        ConfigError: there are not as many GPUs or, without GPUs, fewer cores than processes.
     """
     processes = resources.processes
     if processes is None:
@@ -115,9 +115,10 @@ def request_without_local_check(resources: "Resources", device: str) -> Request:
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
     processes = count_processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
     if processes > 1 or resources.accelerator:
-        key = "resources.processes" if processes > 1 else "resources.accelerator"
+        given = "processes" if resources.processes else "gpus" if processes > 1 else "accelerator"
+        key, fix = f"resources.{given}", "Set it to 1" if given == "gpus" else "Leave it out"
         fault = f"`{key}` needs Ray, and a batch system runs each trial as one process without Ray."
-        raise ConfigError(key, f"{fault} Leave `{key}` out, or use `ablate run`.")
+        raise ConfigError(key, f"{fault} {fix}, or use `ablate run`.")
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # no Ray to assign GPUs
 
 

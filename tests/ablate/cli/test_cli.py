@@ -142,7 +142,7 @@ def test_resources_are_checked_before_anything_waits() -> None:
     for match, (asked, device, cluster) in refusals.items():
         with pytest.raises(ConfigError, match=match):
             resolve_request(asked, device, cluster=cluster)
-    with pytest.raises(ConfigError, match=r"`resources\.processes` needs Ray"):
+    with pytest.raises(ConfigError, match=r"`resources\.gpus` needs Ray.* Set it to 1"):
         request_without_local_check(Resources(cpus=1, gpus=4), "cuda")
     nodes = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}]
     assert check_nodes(Request(2, 0, "cpu"), nodes) == 6

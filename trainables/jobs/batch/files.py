@@ -260,7 +260,7 @@ def read_result(folder: Path) -> Result:
     """Read a trial's result; raise ConfigError if it was altered or has impossible values."""
     path = folder / RESULT_NAME
     head, lines = read_sheet(path, "result")
-    values = head if isinstance(head, dict) else {"head": head}  # an unknown field, refused below
+    values = head if isinstance(head, dict) else {"head": head}  # refused below
     *epochs, last = lines or [None]
     try:
         return Result.model_validate({**values, "epochs": epochs, "last": last})

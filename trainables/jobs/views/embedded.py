@@ -143,7 +143,8 @@ class Embedded:
             backbone = build_frozen_backbone(config.backbone, size).to(self.device)
         if isinstance(backbone, ExtraTokenViT):
             raise ConfigError(
-                "figures", "This figure needs a model with one class token. Choose another cell."
+                "figures",
+                "This figure cannot show a model with a second token. Choose another cell.",
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         index = self.subset.index[positions]

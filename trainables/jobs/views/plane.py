@@ -49,7 +49,7 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
         raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError("figures, plane", "There is one training class. Train on two classes.")
+        raise ConfigError("figures, plane", "There is one training class. Train on two or more.")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))  # row, column of the largest
     first, second = centres[one], centres[two]

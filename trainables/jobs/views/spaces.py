@@ -37,11 +37,11 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     """Return the distribution of Euclidean distances between unit embeddings of drawn classes.
 
-    The classes have up to `images` images in all. `intra` and `inter` are shares of the pairs
-    within a class, and across classes, in bins with the borders `edges`; `means` are their mean
-    distances; `overlap` = Σ_bins min(intra, inter), which is 1 for two equal distributions.
+    Two classes are drawn, and more up to `images` images in all. `intra` and `inter` are shares of
+    the pairs within a class, and across classes, in bins with the borders `edges`; `means` their
+    mean distances; `overlap` = Σ_bins min(intra, inter), which is 1 for two equal distributions.
     """
-    # draw classes, at least two, as long as they have no more than `images` images
+    # draw two classes, and more while all have no more than `images` images
     order = draw(len(split.subset.classes), "distances")
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
     classes = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
