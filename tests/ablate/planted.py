@@ -42,7 +42,7 @@ from reports.tables.build import build_all
 from reports.tables.verdict import judge_tables
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain
-from tests.benchmarks.search_procedures import RATES, TRIAL
+from tests.benchmarks.search_procedures import HEADS, SET_UP
 from tests.faults.machine import processor
 from trainables.config.registry import NamedConfig
 from trainables.jobs.request import Job
@@ -56,6 +56,13 @@ SPLITS = 5
 METRICS = ("val", "test")
 NO_TAGS = {"ablate.cells": ""}
 LEAST_FOUND, MOST_WRONG = 0.75, 0.25  # shares of the repetitions
+SEARCHED = HEADS["studies"][f"rates_{SET_UP}"]
+DATA_AND_LOSS = {key: SEARCHED["trial"][key] for key in ("data", "loss")}
+TRIAL: dict[str, Any] = HEADS["trial"] | DATA_AND_LOSS
+# the rates at which the stored trials were measured
+RATES: dict[str, Any] = SEARCHED["space"] | {
+    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}
+}
 NEAR: dict[str, Any] = {  # a box around the best of all rates, which is trained on the splits too
     "optimizer.lr": {"low": 2e-3, "high": 1e-2},
     "optimizer.multipliers.proxies": {"low": 2, "high": 200},
