@@ -88,6 +88,22 @@ class Published(RecipePart):
         return printed_rows.get(metric) if isinstance(printed_rows, dict) else printed_rows
 
 
+class PrintedRows(RecipePart):
+    """A gain that a paper prints: the number of one printed row minus that of its baseline.
+
+    table: `<file>/<table>` of `reports/published/`, e.g. `ddml/table1`.
+    column: the printed column, e.g. `CUB/R@1`.
+    row, baseline: names of the printed rows.
+    metric: the metric of this table with which the gain is compared.
+    """
+
+    table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
+    column: str
+    row: str
+    baseline: str
+    metric: str = "test/recall_at_1"
+
+
 if TYPE_CHECKING:
     TableKind = str
     RuleName = str
@@ -103,6 +119,8 @@ class Table(RecipePart):
     title: heading above the table.
     caption: text above the table.
     published: numbers of a paper beside the measured ones.
+    gains: the gain that a paper prints for each row, `{row or level: {table, column, row,
+        baseline}}`; the verdicts say if a gain of this size is excluded.
     kind: `components` (all on/off cells), `promoted` (cells of a promote study beside their results
         in the source study), `compare` (cells of a study that lists them, beside a baseline),
         `search` (the best trials), `effects` (main effects, interactions and Shapley attribution
@@ -131,6 +149,7 @@ class Table(RecipePart):
     baseline: str | dict[str, Level] | None = None
     within: tuple[str, ...] = ()
     published: Published | None = None
+    gains: dict[str, PrintedRows] = Field({})
     components: tuple[str, ...] = ()
     top: int = Field(10, ge=1)
     digits: int = Field(2, ge=0, le=6)
@@ -141,7 +160,17 @@ class Table(RecipePart):
 
     @model_validator(mode="after")
     def check_columns(self) -> "Table":
-        """Refuse printed numbers of metrics not in the table, or one column for several metrics."""
+        """Refuse printed numbers that the table cannot show."""
+        if self.gains and self.kind != "compare":
+            raise ValueError(
+                f"`gains` belongs to a table of the kind compare, not {self.kind}. Remove `gains`."
+            )
+        for name, gain in self.gains.items():
+            if gain.metric not in self.metrics:
+                raise ValueError(
+                    f"`gains.{name}.metric` is {gain.metric}, which is not one of the table's "
+                    "`metrics`. Add the metric to `metrics`."
+                )
         if self.published is None:
             return self
         metrics_by_option: dict[str, Collection[str]] = {"columns": self.published.columns}

@@ -10,9 +10,11 @@ from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.values.errors import describe_unknown, describe_unknown_metric, format_value, join_words
 from ablate.values.paths import is_path_within
+from reports.errors import ReportError
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
-from reports.recipe import Figure, Recipe
+from reports.published.papers import compute_printed_gain
+from reports.recipe import Figure, Recipe, Table, to_level_name
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -225,6 +227,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             remedy = f"Choose from the kinds {kinds}{also}"
             raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
         _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
+        if table.gains:
+            _check_gains(f"report.tables.{i}.gains", table, study)
     # figures
     for i, heatmap in enumerate(recipe.heatmaps):
         field, study = f"report.heatmaps.{i}", studies[heatmap.study]
@@ -245,6 +249,21 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             levels = _list_factor_levels(study)
             _check_known(f"{field}.x", [part.x], levels)
             _check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
+
+
+def _check_gains(field: str, table: Table, study: Study) -> None:
+    """Check that each printed gain belongs to a row of the table and stands in its paper."""
+    names = [
+        str(name)
+        for point in study.all_points
+        for name in (point.cell, *map(to_level_name, point.coords.values()))
+    ]
+    _check_known(field, table.gains, dict.fromkeys(names))
+    for name, rows in table.gains.items():
+        try:
+            compute_printed_gain(rows)
+        except ReportError as error:
+            raise ConfigError(f"{field}.{name}", str(error).removesuffix(".")) from None
 
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:

@@ -93,8 +93,10 @@ def format_evidence(verdict: Verdict) -> str:
     if printed is not None:
         value = format_signed_metric(printed.value, printed.metric, 1)
         name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"
+        source = f" ({printed.source})" if printed.source else ""
         position = "inside" if printed.inside else "outside"
-        words.append(f"the printed {value}{name} is {position} its interval")
+        excluded = ": a gain of this size is excluded" if printed.excluded else ""
+        words.append(f"the printed {value}{name}{source} is {position} its interval{excluded}")
     return "; ".join([*words, *([verdict.tuned] if verdict.tuned else [])])
 
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field
 
 from reports.errors import ReportError
-from reports.recipe import RecipePart
+from reports.recipe import PrintedRows, RecipePart
 
 FOLDER = Path(__file__).parent
 UNITS = {"percent": 100.0, "one": 1.0}
@@ -142,3 +142,22 @@ def load_published_table(reference: str) -> PublishedTable:
     unit = table.unit or paper.unit
     update = {"paper": paper.title, "protocol": paper.protocol, "unit": unit}
     return table.model_copy(update=update)
+
+
+def compute_printed_gain(rows: PrintedRows) -> tuple[float, str]:
+    """Return the printed row minus its baseline row, between 0 and 1, and where both are printed.
+
+    ReportError: the paper has no such table, row or column, or prints a dash.
+    """
+    table = load_published_table(rows.table)
+    numbers = []
+    for name in (rows.row, rows.baseline):
+        number = table.get_printed_value(table.get_row(name), rows.column)
+        if number is None:
+            raise ReportError(
+                f"{table.source} of {table.paper} has a dash for {rows.column} of {name!r}. "
+                "Name another column."
+            )
+        numbers.append(number)
+    gain = (numbers[0].value - numbers[1].value) / numbers[0].scale
+    return gain, f"{rows.column}, {table.source} of {table.paper}"

@@ -32,7 +32,11 @@ from reports.pages.markup import format_pipe_table
 from reports.pages.verdict import explain_verdicts, format_call, format_difference
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
-from reports.tables.labels import format_metric_label
+from reports.tables.labels import (
+    format_metric_label,
+    format_metric_name,
+    format_signed_metric,
+)
 from reports.tables.model import Field, Grid
 from reports.tables.verdict import Verdict, group_verdicts
 
@@ -105,7 +109,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
     text = [f"![Every method against its baseline]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in lines):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
-        headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
+        headers = ("method", "set-up", "row", "best is", delta, "blocks", "verdict", "published")
         rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
         grid = Grid(headers, labels=4, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
@@ -113,19 +117,31 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
     groups = group_verdicts([line.verdict for line in lines])
     text.append(
         f"Sweeps: {', '.join(sources)}. Best is neutral: in validation no configuration of the "
-        "method beat the method switched off; the row is its best other configuration. "
+        "method beat the method switched off; the row is its best other configuration. Published: "
+        "the gain that the paper prints, on its own data and backbone; excluded: the measured "
+        "interval of this metric lies below it. "
         f"{explain_verdicts([verdict for group in groups for verdict in group])}"
     )
     return "\n".join(text)
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
-    """Return a line's fields: method, set-up, row, `neutral` or empty, difference, n, verdict."""
+    """Return the fields of one line in the order of the headers of `format_overview`."""
     verdict, comparison = line.verdict, line.comparison
+    blocks = f"{verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"
     best = "neutral" if verdict.cell.endswith(OTHER) else ""  # OTHER: neutral is the best
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
-    numbers = (format_difference(verdict), str(verdict.n), format_call(verdict))
+    numbers = (format_difference(verdict), blocks, format_call(verdict), _format_gain(verdict))
     return tuple(map(Field, row + numbers))
+
+
+def _format_gain(verdict: Verdict) -> str:
+    """Write the gain that the paper prints, as in `+1.6 Recall@1 (excluded)`; empty without one."""
+    gain = verdict.printed
+    if gain is None:
+        return ""
+    value = format_signed_metric(gain.value, gain.metric, 1)
+    return f"{value} {format_metric_name(gain.metric)}{' (excluded)' if gain.excluded else ''}"
 
 
 def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:

@@ -8,7 +8,7 @@ from reports.errors import ReportError
 from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
-from reports.recipe import Table, to_level_name
+from reports.recipe import PrintedRows, Table, to_level_name
 from reports.stats import paired
 from reports.stats.blocks import Blocks
 from reports.stats.comparison_rule import Sample, judge, load_rule
@@ -105,6 +105,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
                 tuning=tuning.get(cell),
                 tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,
+                gain=_find_gain(recipe, cell, coords[cell]),
             )
         )
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
@@ -310,6 +311,12 @@ def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]
             f"cell of this study. Name one of {', '.join(order)}."
         )
     return cell
+
+
+def _find_gain(recipe: Table, cell: str, levels: Levels) -> PrintedRows | None:
+    """Return the printed gain that a recipe names for a cell or one of its levels, or None."""
+    names = (cell.removesuffix(OTHER), *map(str, levels.values()))
+    return next((recipe.gains[name] for name in names if name in recipe.gains), None)
 
 
 def _find_printed_value(

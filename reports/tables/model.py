@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reports.published.papers import PrintedValue
-from reports.recipe import Table
+from reports.recipe import PrintedRows, Table
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
@@ -95,6 +95,7 @@ class TableRow:
         gaps: what is missing and why, a line each.
         tuning: number of trials that tuned it, if known; tuned: the same as text.
         against: cell of its baseline row; its own cell for the baseline; None without one.
+        gain: the printed gain with which the verdict compares the row.
         printed_only: a row of a paper without a cell.
     """
 
@@ -107,6 +108,7 @@ class TableRow:
     tuning: int | None = None
     tuned: str | None = None
     against: str | None = None
+    gain: PrintedRows | None = None
     printed_only: bool = False
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from reports.frame import Frame
+from reports.published.papers import compute_printed_gain
 from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
@@ -18,7 +19,7 @@ from reports.tables.cells import Cells, Levels, find_smallest
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
 from reports.tables.labels import format_coordinate, is_lower_better
-from reports.tables.model import AnyTable, TableData, TableRow
+from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
@@ -28,11 +29,19 @@ TOTAL = "all on − all off"
 
 @dataclass(frozen=True)
 class PrintedGain:
-    """A gain that a paper prints, on the scale of the runs, and whether it is in the interval."""
+    """A gain that a paper prints, on the scale of the runs, beside the measured interval.
+
+    Attributes:
+        inside: whether the interval contains the gain.
+        excluded: whether the whole interval is worse than the gain.
+        source: the printed table and column, if they belong to this row alone.
+    """
 
     metric: str
     value: float
     inside: bool
+    excluded: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -207,19 +216,32 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
 
 
 def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
-    """Return a paper's gain of a row over its baseline row, and if it is in the measured interval.
+    """Compare the gain that a paper prints for a row with the measured interval.
 
-    The metric is the first that has an interval and printed numbers in both rows; else None.
+    The gain is the one that the recipe names for the row in `gains`; else that
+    of the first metric which has an interval, and printed numbers of both rows. None without any.
     """
+    if row.gain is not None:
+        gain, source = compute_printed_gain(row.gain)
+        return _place_gain(row.measured[row.gain.metric], row.gain.metric, gain, source)
     for metric in table.metrics:
-        gap, printed = row.measured[metric].difference, row.measured[metric].printed
-        base_printed = base.measured[metric].printed
-        if gap is None or gap.low is None or gap.high is None:
-            continue
+        printed, base_printed = row.measured[metric].printed, base.measured[metric].printed
         if printed and base_printed:
             gain = (printed.value - base_printed.value) / printed.scale
-            return PrintedGain(metric, gain, gap.low <= gain <= gap.high)
+            if placed := _place_gain(row.measured[metric], metric, gain):
+                return placed
     return None
+
+
+def _place_gain(
+    measured: MeasuredMetric, metric: str, gain: float, source: str = ""
+) -> PrintedGain | None:
+    """Set a printed gain beside the measured interval; None without an interval."""
+    gap = measured.difference
+    if gap is None or gap.low is None or gap.high is None:
+        return None
+    excluded = gain < gap.low if is_lower_better(metric) else gain > gap.high
+    return PrintedGain(metric, gain, gap.low <= gain <= gap.high, excluded, source)
 
 
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:

@@ -23,7 +23,11 @@ TITLE = "Each at its best"
 
 
 def sweep(
-    at: dict[str, float], folder: Path, name: str = "one", metric: str = METRIC
+    at: dict[str, float],
+    folder: Path,
+    name: str = "one",
+    metric: str = METRIC,
+    gains: dict[str, object] | None = None,
 ) -> SweepVerdicts:
     """Of a sweep that gives each row its level, through the file that its report writes."""
     made = frame(
@@ -35,6 +39,7 @@ def sweep(
         metric=metric,
     )
     table = {"kind": "compare", "study": "s", "title": TITLE, "metrics": [metric]}
+    table |= {"gains": gains or {}}
     made.document.update(report={"tables": [table]}, name=name, sweep_id="0123456789ab")
     verdicts = judge_tables(made, build_all(made, made.recipe))
     path = folder / f"{name}.json"
@@ -67,10 +72,33 @@ def test_each_row_stands_with_its_difference_and_its_verdict(
     text = format_overview(collect_lines(OVERVIEW, sweeps.__getitem__), "all.svg")
     rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
     assert [row.split(" | ")[2:4] for row in rows] == [["\\_ddml\\_", ""]] * 2
-    assert rows[0].endswith("| 8 | better |") and rows[1].endswith("| 8 | worse |")
+    assert rows[0].endswith("| 8 seeds | better |  |")
+    assert rows[1].endswith("| 8 seeds | worse |  |")
     assert [row.split(" | ")[4][:6] for row in rows] == ["+2.07 ", "−3.10 "]
     assert text.startswith("![Every method against its baseline](all.svg)")
     assert "Sweeps: one (0123456789ab), two (0123456789ab)." in text
+
+
+@pytest.mark.parametrize(
+    ("level", "excluded", "inside"),
+    [(0.02, False, False), (0.0152, False, True), (0.005, True, False), (-0.03, True, False)],
+)
+def test_a_printed_gain_stands_beside_the_interval(
+    level: float, excluded: bool, inside: bool, tmp_path: Path
+) -> None:
+    """DDML on Proxy-Anchor is printed with 69.91 over 68.36 on CUB."""
+    rows = {"table": "ddml/table1", "column": "CUB/R@1", "row": "DDML(+PA)", "baseline": "PA"}
+    read = sweep({"plain": 0.0, "ddml": level}, tmp_path, gains={"ddml": rows | {"metric": METRIC}})
+    (verdict,) = read.verdicts
+    assert verdict.printed is not None
+    assert verdict.printed.value == pytest.approx(0.0155)
+    assert (verdict.printed.excluded, verdict.printed.inside) == (excluded, inside)
+    assert verdict.printed.source.startswith("CUB/R@1, Table 1 of")
+    comparison = Comparison(sweep="one", table=TITLE, method="DDML", setup="heads")
+    overview = Overview(picture="all.svg", comparisons=(comparison,))
+    text = format_overview(collect_lines(overview, lambda _: read), "all.svg")
+    assert ("(excluded) |" in text) == excluded
+    assert "+1.6" in text or "+1.5" in text
 
 
 def test_what_there_is_not_is_told(sweeps: dict[str, SweepVerdicts], tmp_path: Path) -> None:
