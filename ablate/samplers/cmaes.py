@@ -19,7 +19,8 @@ class CmaEs(Sampler):
 
     Numeric axes are searched in the unit cube, from its centre with a step of 1/6 (as in Optuna).
     Choices have no order and are drawn at random. A failed proposal ranks last in its generation.
-    Inactive axes are set to the mean, where they do not move it.
+    Inactive axes are set to the mean, where they do not move it. Priors give the first mean and
+    covariance, and the probabilities of choices.
 
     References:
         Hansen, "The CMA evolution strategy: a tutorial", https://arxiv.org/abs/1604.00772.
@@ -32,6 +33,7 @@ class CmaEs(Sampler):
     """
 
     generations: ClassVar[bool] = True
+    uses_priors: ClassVar[bool] = True
 
     @classmethod
     def check(cls, study: Sampling) -> None:
@@ -54,10 +56,16 @@ class CmaEs(Sampler):
         # the default population is that of equation 48 in Hansen's CMA-ES tutorial
         size = self.study.population or 4 + math.floor(3 * math.log(len(axes)))
         generations = assign_generations(size, earlier, lambda trial: not trial.running)
+        # start at the priors' guesses, or at the middle of axes without a prior
+        mean, widths = np.full(len(axes), 0.5), np.full(len(axes), SIGMA)
+        for i, axis in enumerate(space[path] for path in axes):
+            if axis.prior is not None:
+                mean[i], widths[i] = axis.locate_prior()
         # replay the generations
         state = CMA(
-            mean=np.full(len(axes), 0.5),
+            mean=mean,
             sigma=SIGMA,
+            cov=np.diag((widths / SIGMA) ** 2),
             bounds=np.array([[0.0, 1.0]] * len(axes)),
             population_size=size,
             seed=draw_seed(self.key, 0),
@@ -88,7 +96,10 @@ class CmaEs(Sampler):
         drawn: dict[str, Any] = {}
         for path, axis in space.items():
             position = choices.random()
-            drawn[path] = axis.value_at(float(coordinates.get(path, position)))
+            if path in coordinates:
+                drawn[path] = axis.value_at(float(coordinates[path]))
+            else:
+                drawn[path] = axis.draw_at(position)
         return branches.drop_inactive(space, drawn)
 
     def _compute_loss(self, proposal: ObservedTrial) -> float:

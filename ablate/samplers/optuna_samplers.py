@@ -33,6 +33,7 @@ class ByOptuna(Sampler):
 
     history: ClassVar[bool] = True
     whole: ClassVar[bool] = False
+    uses_priors: ClassVar[bool] = True
 
     def build_sampler(self, seed: int, earlier: Sequence[ObservedTrial]) -> "BaseSampler":
         """Build Optuna's sampler for proposal number len(earlier)."""
@@ -49,6 +50,7 @@ class ByOptuna(Sampler):
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the active axes' values that Optuna suggests, given the earlier proposals."""
         import optuna
+        from optuna.trial import TrialState
 
         # build Optuna's study of the earlier proposals
         optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -59,6 +61,14 @@ class ByOptuna(Sampler):
             study = optuna.create_study(directions=directions, sampler=sampler)
             for index, proposal in enumerate(self.select_history(earlier) if self.history else ()):
                 study.add_trial(self._build_frozen_trial(index, proposal))
+        # draw from the priors while Optuna's sampler draws at random
+        first = self.study.population or POPULATION if self.generations else self.study.startup
+        states = [TrialState.COMPLETE] if self.whole else [TrialState.COMPLETE, TrialState.PRUNED]
+        has_prior = any(axis.prior is not None for axis in space.values())
+        if has_prior and len(study.get_trials(deepcopy=False, states=states)) < first:
+            draw = random.Random(f"{self.key}\x1f{len(earlier)}\x1fprior")
+            draws = {path: axis.draw_at(draw.random()) for path, axis in space.items()}
+            return branches.drop_inactive(space, draws)
         # suggest a value for each axis, after the axes that it depends on
         trial, drawn = study.ask(), dict[str, Any]()
         for path in branches.order_axes(space):

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, draw_seed
@@ -14,7 +14,7 @@ class QuasiRandom(Sampler):
     """Sample point i of a scrambled Sobol sequence as proposal i, whatever the results are.
 
     The study seeds the scrambling. Inactive axes are left out, so that active ones stay evenly
-    spread.
+    spread, or spread as their priors say.
 
     References:
         Owen, "Scrambling Sobol' and Niederreiter–Xing points", Journal of Complexity 14 (1998).
@@ -27,6 +27,8 @@ class QuasiRandom(Sampler):
         >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
         True
     """
+
+    uses_priors: ClassVar[bool] = True
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return point number len(earlier) of the Sobol sequence as values of the active axes."""
@@ -42,5 +44,5 @@ class QuasiRandom(Sampler):
             positions = sequence.random(1)[0]
         axes = zip(space.items(), positions, strict=True)
         return branches.drop_inactive(
-            space, {path: axis.value_at(float(position)) for (path, axis), position in axes}
+            space, {path: axis.draw_at(float(position)) for (path, axis), position in axes}
         )

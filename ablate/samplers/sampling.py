@@ -53,9 +53,11 @@ class Sampler:
 
     Attributes:
         generations: whether the sampler has generations, and so reads `population`.
+        uses_priors: whether the sampler draws from the priors of axes (`Axis.draw_at`).
     """
 
     generations: ClassVar[bool] = False
+    uses_priors: ClassVar[bool] = False
 
     def __init__(self, study: Sampling, key: str) -> None:
         self.study, self.key = study, key
@@ -67,6 +69,12 @@ class Sampler:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
             message = f"the sampler {get_sampler_name(study)} takes no population"
             raise ConfigError("population", f"{message}. Remove `population`, or use {samplers}")
+        with_prior = [path for path, axis in study.space.items() if axis.prior is not None]
+        if with_prior and not cls.uses_priors:
+            samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].uses_priors)
+            message = f"the sampler {get_sampler_name(study)} cannot use a prior"
+            field = f"space.{with_prior[0]}.prior"
+            raise ConfigError(field, f"{message}. Remove `prior`, or use {samplers}.")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the values by path of the active axes of proposal number len(earlier)."""

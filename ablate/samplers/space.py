@@ -1,13 +1,16 @@
 """The axes of a search space, and their values on the unit interval and in Optuna."""
 
 import math
+from bisect import bisect
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from ablate.values.canonical import to_canonical_json
+from ablate.values.errors import format_value
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
@@ -16,6 +19,22 @@ if TYPE_CHECKING:
 
 MAX_LEVELS = 1_000_000  # largest number of values of an axis with a step
 EXACT = 2**53  # largest range in which a float holds every integer
+
+
+class Prior(Strict, extra="forbid", frozen=True):
+    """A guess at a good value of an axis and, in one further key, how sure the guess is.
+
+    guess: a value of the axis.
+    factor: on an axis with `log`, the geometric standard deviation: 68 % of draws are within this
+        factor of the guess, if the axis reaches so far.
+    sd: on other numeric axes, the standard deviation: 68 % of draws are within this distance.
+    share: on an axis of choices, the share of draws that are the guess, as 0.8.
+    """
+
+    guess: Any
+    factor: float | None = Field(None, gt=1, allow_inf_nan=False)
+    sd: float | None = Field(None, gt=0, allow_inf_nan=False)
+    share: float | None = Field(None, gt=0, lt=1)
 
 
 class Axis(Strict, extra="forbid", frozen=True):
@@ -29,6 +48,8 @@ class Axis(Strict, extra="forbid", frozen=True):
     when: `{path: value or list of values}`: conditions under which the axis is active
         (`ablate/samplers/branches.py`).
     box: draw within this factor of the value that the study is centred on, inside low and high.
+    prior: a guess at a good value, and how sure the guess is. Draws are normal, in the
+        logarithm with `log`, and limited to the axis.
     """
 
     low: int | float | None = None
@@ -39,6 +60,7 @@ class Axis(Strict, extra="forbid", frozen=True):
     choice: tuple[Any, ...] | None = Field(None, min_length=1)
     when: dict[str, Any] | None = Field(None, min_length=1)
     box: float | None = Field(None, gt=1, allow_inf_nan=False)
+    prior: Prior | None = None
 
     @model_validator(mode="after")
     def check_one_kind(self) -> "Axis":
@@ -69,6 +91,27 @@ class Axis(Strict, extra="forbid", frozen=True):
             message = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
             limit = f"more than {MAX_LEVELS}. Choose a larger step"
             raise ConfigError("step", f"{message}, {limit}")
+        return self
+
+    @model_validator(mode="after")
+    def check_prior(self) -> "Axis":
+        """Check that the prior has the key of this kind of axis, and a guess on the axis."""
+        if self.prior is None:
+            return self
+        if self.box is not None:
+            raise ConfigError("prior", "`prior` and `box` exclude each other. Remove one key.")
+        spread = self.prior.model_dump(exclude={"guess"}, exclude_none=True)
+        key = "share" if self.choice is not None else "factor" if self.log else "sd"
+        if [*spread] != [key]:
+            kind = {"share": "choices", "factor": "`log`", "sd": "numbers without `log`"}[key]
+            message = f"the prior of an axis with {kind} takes `guess` and `{key}`"
+            raise ConfigError("prior", f"{message}, not {format_value(spread)}. Add `{key}` alone.")
+        if not self.is_possible(self.prior.guess):
+            message = f"{format_value(self.prior.guess)} is outside of this axis"
+            raise ConfigError("prior.guess", f"{message}. Widen the axis, or change the guess.")
+        if self.choice is None and not 1e-6 <= self.locate_prior()[1] <= 1:
+            message = f"{spread[key]:g} is above the axis's width, or below a millionth of it"
+            raise ConfigError(f"prior.{key}", f"{message}. Change it, or leave `prior` out.")
         return self
 
     def narrow(self, value: Any, points: Sequence[float] = ()) -> "Axis":
@@ -152,6 +195,31 @@ class Axis(Strict, extra="forbid", frozen=True):
         first, last = self.logarithms
         value = math.exp(first + position * (last - first))
         return self.to_number(min(max(round(value) if self.whole else value, low), high))
+
+    def draw_at(self, position: float) -> Any:
+        """Return the quantile `position` of the prior; without a prior, as `value_at` does."""
+        if self.prior is None:
+            return self.value_at(position)
+        if self.choice is None:
+            from scipy.stats import truncnorm
+
+            centre, width = self.locate_prior()
+            ends = -centre / width, (1 - centre) / width
+            return self.value_at(float(truncnorm.ppf(position, *ends, centre, width)))
+        # the guess has its share, and the other choices have equal parts of the rest
+        share, count = self.prior.share or 0.0, len(self.choice)
+        shares = [(1 - share) / max(count - 1, 1)] * count
+        shares[self.to_optuna(self.prior.guess)] = share
+        return self.choice[min(bisect([*accumulate(shares)], position), count - 1)]
+
+    def locate_prior(self) -> tuple[float, float]:
+        """Return a numeric prior's guess and standard deviation on the unit interval."""
+        assert self.prior is not None
+        (low, high), count, spread = self.range, self.count_levels(), self.prior.sd or 0.0
+        if self.log:
+            (low, high), spread = self.logarithms, math.log(self.prior.factor or 1)
+        extent = high - low if count is None else count * (self.step or 1)
+        return self.locate_value(self.prior.guess), spread / extent
 
     def locate_value(self, value: Any) -> float:
         """Return the position of a value on the unit interval, the inverse of `value_at`."""

@@ -82,7 +82,8 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             if not searched:
                 message = f"{around.best_of} builds on no search with a numeric axis"
                 raise ConfigError(where, f"{message}. Name a study that builds on a search.")
-            axes |= {p: axis.model_copy(update={"box": around.box}) for p, axis in searched.items()}
+            changes = {"box": around.box, "prior": None}  # the value found replaces a guess
+            axes |= {path: axis.model_copy(update=changes) for path, axis in searched.items()}
         if axes and isinstance(study, Search):
             with_box = study.model_copy(update={"space": axes | study.space})
             try:

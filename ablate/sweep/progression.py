@@ -140,7 +140,7 @@ class Proposer:
             if axis.is_possible(value := find_at(self._centre, path)):
                 values[path] = value
             elif path not in values:
-                values[path] = axis.value_at(
+                values[path] = axis.draw_at(
                     random.Random(f"{self.key}\x1f{idx}\x1f{path}").random()
                 )
         return branches.drop_inactive(self.space, values | first_points[idx])
