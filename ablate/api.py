@@ -48,6 +48,7 @@ class Options:
         runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
         stuck_after: seconds without a step, after which a trial's process writes its stack to the
             trial's log and ends, and the trial is retried; None: never.
+        allow_code: local files that the spec names as samplers may run as code.
     """
 
     out: str | Path = "runs"
@@ -72,6 +73,7 @@ class Options:
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
     stuck_after: float | None = None
+    allow_code: bool = False
 
     def __post_init__(self) -> None:
         check_values(self.settings, "--set")
@@ -152,7 +154,9 @@ def prepare(
     from trainables.evaluation.metrics import EVALUATOR
     from trainables.machine.cache_folder import locate_default_cache
 
-    loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec, options.settings)
+    loaded = spec
+    if not isinstance(loaded, LoadedSpec):
+        loaded = read_spec(loaded, options.settings, allow_code=options.allow_code)
     overrides = Overrides(
         options.dataset,
         options.data_root,

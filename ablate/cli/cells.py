@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.spec.read import read_spec
 
     to = expand_user_path(args.to, "--to")
-    loaded = read_spec(args.spec, parse_settings(args.settings))
+    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
     from ablate import api
     from ablate.batch import export_cells
     from ablate.cli.locate import explain_write_errors

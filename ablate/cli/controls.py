@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate import api
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec, parse_settings(args.settings))
+    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
     to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
     # base: the spec's trial; top: options of the command line

@@ -89,6 +89,8 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "searches, and promote studies with a list of seeds, keep their own.",
     )
     add_device(command)
+    text = "Allow a local file that the spec names as a sampler's class to run as code."
+    command.add_argument("--allow-code", action="store_true", help=text)
     text = "Confirm that changed source code gives the same numbers, and reuse known results."
     command.add_argument("--same-code", action="store_true", help=text)
 

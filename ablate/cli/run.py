@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     # read the spec before torch is imported, so that its faults are reported at once
     from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec, parse_settings(args.settings))
+    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
     from ablate import api
 
     options = build_options(args)

@@ -26,7 +26,7 @@ class Search(StudyBase):
     """Propose configurations by a sampler that learns from earlier results.
 
     sampler: name of the sampler, or `{name: optuna, class: …, options: {…}}` for any sampler class
-        of Optuna or of an installed package (`ablate/samplers/any_optuna.py`).
+        of Optuna, an installed package or a local file (`ablate/samplers/any_optuna.py`).
     trials: number of proposals.
     space: axes by path. `default` stands for the axes that the optimiser, the loss and the method
         declare with their options, and `{method: default}` for those of one of the three.
@@ -39,7 +39,7 @@ class Search(StudyBase):
     warm_start: an earlier sweep in the same ledger, by name or id: the sampler learns from its
         finished trials of the same space, and they count in tuning budgets
         (`ablate/sweep/warm_start.py`).
-    startup: number of random trials before tpe and gp model results.
+    startup: number of trials drawn at random, or from priors, before tpe and gp model results.
     population: number of results in a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
     neutral: `{best_of: tune_baseline}` adds a candidate: the method's neutral configuration with
         the best values of that study. It counts in the budgets of both, is ranked with the

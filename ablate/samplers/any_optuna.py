@@ -1,7 +1,8 @@
-"""Any sampler class of Optuna or of an installed package, replayed from its seed for each proposal.
+"""Any sampler class that follows Optuna's interface, replayed from its seed for each proposal.
 
     sampler: {name: optuna, class: QMCSampler, options: {qmc_type: halton}}
     sampler: {name: optuna, class: "their_package:TheirSampler"}
+    sampler: {name: optuna, class: "./path/to/package:Sampler"}  # with --allow-code
 
 Such a sampler may keep a state of its own: a population, a position in a sequence. So each proposal
 builds it anew with the search's seed and repeats the search: every earlier proposal is asked for
@@ -14,17 +15,21 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, draw_seed
+from ablate.samplers.local_code import compute_code_digest, load_code
 from ablate.samplers.optuna_samplers import suggest
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
+from trainables.machine.texts import expand_user_path
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
 class OptunaSampler(Strict, extra="forbid", frozen=True):
     """A sampler class by its name.
 
-    class: the name of a class in `optuna.samplers`, or `module:Class` of an installed package.
+    class: the name of a class in `optuna.samplers`, `module:Class` of an installed package, or
+        `./path:Class` of a Python file or a package's folder, relative to the spec's file. A path
+        needs `--allow-code`. The ids of sweep and proposals have a digest of the files instead.
     options: arguments of the class, without its seed.
     """
 
@@ -43,20 +50,58 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
     class_name: str = Field(alias="class")
     options: dict[str, Any] = Field({})
 
-    def load_class(self) -> "type[BaseSampler]":
-        """Import and return the sampler class that the spec names, or raise a ConfigError."""
+    @field_validator("class_name")
+    @classmethod
+    def check_allowed(cls, value: str, info: ValidationInfo) -> str:
+        """Make a local path absolute; refuse to run its code without `--allow-code`."""
+        text, _, name = value.rpartition(":")
+        if "/" not in text and not text.endswith(".py"):
+            return value
+        context = info.context or {}
+        path = Path(context.get("folder", "."), expand_user_path(text, "class")).absolute()
+        if not context.get("allow_code"):
+            fault = f"{path} is code, which would run with all your rights"
+            remedy = "Read the code, then give --allow-code (`allow_code=True` in Python)."
+            raise ConfigError("class", f"{fault}. {remedy}")
+        return f"{path}:{name}"
+
+    @field_serializer("class_name")
+    def identify_class(self, value: str) -> str:
+        """Return the class for identities and records, with a digest in place of a local path."""
+        return f"{self.digest}:{value.rpartition(':')[2]}" if self.path is not None else value
+
+    @property
+    def path(self) -> Path | None:
+        """The local file or folder that has the class; None for a class of an installed package."""
+        path = self.class_name.rpartition(":")[0]
+        return Path(path) if path.startswith("/") else None
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the local code when the spec was read, which is also when it is loaded."""
+        assert self.path is not None
+        return compute_code_digest(self.path)
+
+    @cached_property
+    def sampler_class(self) -> "type[BaseSampler]":
+        """The class that the spec names, imported at the first use; a ConfigError if it fails."""
         from optuna.samplers import BaseSampler
 
         module_name, _, name = self.class_name.rpartition(":")
         module_name = module_name or "optuna.samplers"
-        if module_name.partition(".")[0] not in packages_distributions():
+        if self.path is None and module_name.partition(".")[0] not in packages_distributions():
             message = f"{module_name!r} is no installed package. Install it with pip"
             raise ConfigError("sampler.class", message)
         try:
-            loaded = getattr(importlib.import_module(module_name), name)
-        except (ImportError, AttributeError) as error:
+            if self.path is not None:
+                module = load_code(self.path, self.digest)
+            else:
+                module = importlib.import_module(module_name)
+            loaded = getattr(module, name)
+        except Exception as error:  # a module may raise any exception when it is imported
             message = f"{self.class_name!r} cannot be imported: {error}. Correct the class name"
-            raise ConfigError("sampler.class", message) from None
+            remedy = "write CLASS (of optuna.samplers), module:CLASS or ./path:CLASS"
+            raise ConfigError("sampler.class", f"{message}: {remedy}.") from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
             message = f"{self.class_name!r} is no Optuna sampler. Name a subclass of BaseSampler."
             raise ConfigError("sampler.class", message)
@@ -65,17 +110,17 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
     @property
     def is_seeded(self) -> bool:
         """Whether the class takes a seed; without one a search cannot be resumed exactly."""
-        return "seed" in inspect.signature(self.load_class()).parameters
+        return "seed" in inspect.signature(self.sampler_class).parameters
 
     def build(self, seed: int) -> "BaseSampler":
         """Build the sampler with its options, and with a seed if its class takes one."""
         import optuna
 
-        sampler_class, seeded = self.load_class(), {"seed": seed} if self.is_seeded else {}
+        seeded = {"seed": seed} if self.is_seeded else {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-                return sampler_class(**self.options, **seeded)
+                return self.sampler_class(**self.options, **seeded)
         except (TypeError, ValueError, ImportError) as error:
             message = f"{self.class_name} refuses these options: {error}. Correct `options`"
             raise ConfigError("sampler.options", message) from None

@@ -34,12 +34,15 @@ SHOWN = 20  # studies named in a message
 Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
-def read_spec(spec: str | Path | Mapping[str, Any], settings: Mapping[str, Any] = {}) -> LoadedSpec:
+def read_spec(
+    spec: str | Path | Mapping[str, Any], settings: Mapping[str, Any] = {}, allow_code: bool = False
+) -> LoadedSpec:
     """Read and check a spec.
 
     Args:
         spec: a file, or a mapping as YAML gives it.
         settings: `--set` by dotted path, which may change the axes of `space: default`.
+        allow_code: whether local files that the spec names as samplers may run.
 
     Raises:
         ConfigError: The spec has an error; the message is one line with file, line and path.
@@ -50,9 +53,9 @@ def read_spec(spec: str | Path | Mapping[str, Any], settings: Mapping[str, Any] 
             check_values(spec, "")
         except ConfigError as fault:
             raise source.relocate(fault) from None
-        return check_spec(dict(spec), source, settings)
+        return check_spec(dict(spec), source, settings, allow_code)
     data, lines = _read_extended(Path(check_text(str(spec), "SPEC")), (), {})
-    return check_spec(data, Source(str(spec), lines), settings)
+    return check_spec(data, Source(str(spec), lines), settings, allow_code)
 
 
 def _read_extended(
@@ -127,14 +130,17 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def check_spec(data: dict[str, Any], source: Source, settings: Mapping[str, Any]) -> LoadedSpec:
+def check_spec(
+    data: dict[str, Any], source: Source, settings: Mapping[str, Any], allow_code: bool
+) -> LoadedSpec:
     """Validate a mapping as a spec, with the references between its studies and its report."""
+    context = {"allow_code": allow_code, "folder": Path(source.name).parent}
     try:
         data = expand_default_spaces(data, settings)
-        spec = _validate(data)
+        spec = _validate(data, context)
         if spec.fair is not None:
             without_fair = {key: value for key, value in data.items() if key != "fair"}
-            spec = _validate(add_equal_budget_studies(without_fair, spec.fair))
+            spec = _validate(add_equal_budget_studies(without_fair, spec.fair), context)
         order = _order_studies(spec.studies)
         for name, field in spec.report.map_studies_to_paths().items():
             _check_study(field, name, spec.studies)
@@ -149,10 +155,10 @@ def check_spec(data: dict[str, Any], source: Source, settings: Mapping[str, Any]
     return LoadedSpec(spec, source, order)
 
 
-def _validate(data: dict[str, Any]) -> Spec:
+def _validate(data: dict[str, Any], context: Mapping[str, Any]) -> Spec:
     """Return a mapping as a validated spec; raise its first fault as an error of one sentence."""
     try:
-        return Spec.model_validate(data)
+        return Spec.model_validate(data, context=context)
     except ValidationError as error:
         raise explain_validation_error(error, Spec, data)[1] from None
 
