@@ -93,13 +93,27 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         # describe the studies
         workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
+        repeated: dict[str, int] = {}  # copy of a study for a further search → number of its cells
         for name in plan.order:
-            lines.append(workload.add_study(name))
+            line = workload.add_study(name)
+            if name in plan.copies:
+                repeated[name] = progression.studies[name].size
+                continue
+            lines.append(line)
             details = [trainings[name]] if name in trainings else []
             details += advice.list_study_notes(plan, name)
             scatter = estimate_seed_scatter(progression, name)
             details += advice.describe_precision(plan, name, scatter)
             lines += [f"    {text}" for text in details]
+        if repeated:
+            n_studies, n_cells = (
+                len({plan.copies[name] for name in repeated}),
+                sum(repeated.values()),
+            )
+            lines.append(
+                f"  {plan.spec.searches} searches: {n_studies} of these studies run again with "
+                f"other search seeds, {n_cells} cells more; tuning budgets are those of one search"
+            )
         # sum up
         parallel = count_fitting_here(request)
         lines += [*notes, workload.describe_trials(parallel, request.threads)]

@@ -20,6 +20,7 @@ from ablate.plan.resolve import MisfitError, resolve_layers
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
+from ablate.spec.searches import map_copies, map_judged_copies
 from ablate.values.canonical import compute_canonical_hash
 from ablate.values.errors import suggest_nearest
 from ablate.values.layers import Layer, Stack, merge_layers
@@ -103,9 +104,10 @@ class Plan:
         warm_trials: search → trials of earlier sweeps that it starts from.
         as_written: studies that were not selected and do not fit `--set`, to which it is not
             applied.
+        copies: study that `searches` added → the study of the spec that it repeats.
 
     Raises:
-        ConfigError: a selected study does not exist.
+        ConfigError: a selected study does not exist, or `--seeds` would make searches equal.
     """
 
     sweep_id: str
@@ -118,6 +120,7 @@ class Plan:
         self.top = Layer("--set", dict(overrides.settings or {}))
         self.loaded = move_to_validation(loaded, self.top)
         self.spec = self.loaded.spec
+        self.copies = map_copies(self.spec)
         self.order = self._list_wanted_studies()
         self.as_written: set[str] = set()
         self.warm_trials: dict[str, tuple[str, ...]] = {}
@@ -129,7 +132,10 @@ class Plan:
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
         """Return the selected studies and those on which they build, each after its bases."""
-        waiting = list(self.overrides.studies or self.loaded.order)
+        judged = map_judged_copies(self.spec)
+        selected = self.overrides.studies
+        waiting = [*selected, *(copy for name in selected for copy in judged.get(name, []))]
+        waiting = waiting or list(self.loaded.order)
         wanted: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -139,6 +145,10 @@ class Plan:
             if name not in wanted:
                 wanted.add(name)
                 waiting += self.spec.studies[name].find_base_studies()
+        for copy, name in self.copies.items() if self.overrides.seeds is not None else ():
+            if copy in wanted and name not in judged and not self.spec.studies[name].keeps_seeds:
+                message = f"the searches would tune {name} at equal seeds, so they would be alike"
+                raise ConfigError("--seeds", f"{message}. Change `seeds` in the spec.")
         return tuple(name for name in self.loaded.order if name in wanted)
 
     # ------------------------------------------------------------------ layers
@@ -328,11 +338,12 @@ class Plan:
         """Map comparison → cell → study that tuned the cell → number of that study's trials.
 
         Trials of an earlier sweep that a search starts from (`warm_start`) have their own entry.
+        Of several searches, the trials of one count.
         """
         lineages = {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
-            if "tuning" in type(study).model_fields
+            if "tuning" in type(study).model_fields and name not in self.copies
         }
         # add the trials of earlier sweeps to each lineage with a search that reuses them
         all_lineages = [lineage for by_cell in lineages.values() for lineage in by_cell.values()]
@@ -377,11 +388,12 @@ class Plan:
 
     def resolve_spec(self) -> dict[str, Any]:
         """Return the spec as it runs (data set, `--set`, seeds), with what the plan found."""
-        resolved = {"extends", "datasets", "fair"}  # keys that have taken effect
+        resolved = {"extends", "datasets", "fair", "searches"}  # keys that have taken effect
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude=resolved)
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()
         dump["other_regimes"] = self.other_regimes
+        dump["searches"] = map_judged_copies(self.spec)  # comparison → its copies
         refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
             name: [{"cell": p.cell, "coords": p.coords, "reason": why} for p, why in pairs]

@@ -34,7 +34,7 @@ def list_plan_warnings(plan: Plan) -> list[str]:
     without effect.
     """
     lines = fairness.warn_of_unfair_comparisons(plan)
-    for name in plan.order:
+    for name in (name for name in plan.order if name not in plan.copies):
         study, seeds = plan.spec.studies[name], plan.list_seeds(name)
         # a race (it drops clearly worse cells after some seeds) that has no seeds to save
         if study.race is not None and len(seeds) <= study.race.after:

@@ -63,6 +63,9 @@ class Spec(SpecPart):
     datasets: settings for each data set, used with `--dataset NAME`.
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
     fair: comparisons that get a second version in which every row is tuned with the same budget.
+    searches: how often the whole tuning of the comparisons runs, each time with other search seeds.
+        Tables average over the searches, and their intervals contain the searches' scatter
+        (`ablate/spec/searches.py`).
     """
 
     name: str = Field(pattern=NAME, max_length=100)
@@ -76,6 +79,7 @@ class Spec(SpecPart):
     datasets: dict[str, dict[str, Any]] = Field(default_factory=dict)
     studies: dict[str, Study] = Field(min_length=1)
     fair: Fair | None = None
+    searches: int | None = Field(None, ge=1, le=100)
     report: Recipe = Recipe()
 
     seeds_once = field_validator("seeds")(check_seeds)

@@ -23,6 +23,7 @@ from ablate.spec.checks import (
 from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
+from ablate.spec.searches import add_search_copies, check_copies
 from ablate.spec.yaml_loader import load_yaml
 from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
 from ablate.values.layers import overlay_mappings
@@ -140,7 +141,12 @@ def check_spec(
         spec = _validate(data, context)
         if spec.fair is not None:
             without_fair = {key: value for key, value in data.items() if key != "fair"}
-            spec = _validate(add_equal_budget_studies(without_fair, spec.fair), context)
+            data = add_equal_budget_studies(without_fair, spec.fair)
+            spec = _validate(data, context)
+        if spec.searches is not None:
+            _order_studies(spec.studies)  # checks the references that copies repeat
+            spec = _validate(add_search_copies(data, spec), context)
+            check_copies(spec)
         order = _order_studies(spec.studies)
         for name, field in spec.report.map_studies_to_paths().items():
             _check_study(field, name, spec.studies)
