@@ -94,14 +94,20 @@ class Frame:
         A coordinate with the name of a common column (`seed`) is in `coords` only. A row `<name>,
         not neutral` (the best cell with the method on) is left out if it repeats the row `<name>`.
         In a study over class splits, the number of the split, which the runs record as fold, is in
-        `split`, and `fold` is None. An unknown study is a ReportError.
+        `split`, and `fold` is None. With `searches` in the spec, a comparison has the cells of all
+        searches, numbered in `search`; `searches` is how many there are. An unknown study is a
+        ReportError.
         """
         if name not in self.study_order:
             names = ", ".join(self.study_order)
             raise ReportError(f"report: the sweep has no study {name!r}. Its studies are {names}.")
         import pandas as pd
 
-        rows = _drop_duplicate_rows(self.cells[self.cells["study"] == name]).reset_index(drop=True)
+        studies = self.list_searches(name)
+        rows = pd.concat([self.cells[self.cells["study"] == study] for study in studies])
+        rows = _drop_duplicate_rows(rows).reset_index(drop=True)
+        numbers, count = [studies.index(study) + 1 for study in rows["study"]], len(studies)
+        rows["search"], rows["searches"] = (numbers, count) if count > 1 else (None, None)
         has_splits = self.get_declared_study(name).get("splits") is not None
         rows = rows.assign(split=rows["fold"] if has_splits else None)
         if has_splits:
@@ -109,6 +115,10 @@ class Frame:
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
         coords = coords[[column for column in coords.columns if column not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
+
+    def list_searches(self, study: str) -> list[str]:
+        """Return a comparison and its copies for further searches; of others, the study alone."""
+        return [study, *(self.get_plan_note("searches", study) or ())]
 
     def get_declared_study(self, study: str) -> dict[str, Any]:
         """Return the spec of a study."""

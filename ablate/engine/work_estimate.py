@@ -106,10 +106,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             details += advice.describe_precision(plan, name, scatter)
             lines += [f"    {text}" for text in details]
         if repeated:
-            n_studies, n_cells = (
-                len({plan.copies[name] for name in repeated}),
-                sum(repeated.values()),
-            )
+            n_studies = len({plan.copies[name] for name in repeated})
+            n_cells = sum(repeated.values())
             lines.append(
                 f"  {plan.spec.searches} searches: {n_studies} of these studies run again with "
                 f"other search seeds, {n_cells} cells more; tuning budgets are those of one search"

@@ -12,7 +12,8 @@ from reports.tables.labels import to_slug
 def format_best_config(frame: Frame, study: str) -> str | None:
     """Return a spec that runs the best configuration of a study, or None without a result."""
     objective, is_maximized = frame.get_objective(study)
-    means = summarize_cells(frame.select_study(study), objective)
+    cells = frame.select_study(study)  # of several searches, the first is written
+    means = summarize_cells(cells[cells["study"] == study].assign(searches=None), objective)
     if not means:
         return None
     # the best cell and its finished trials, one for each seed and fold

@@ -14,6 +14,7 @@ from reports.tables.labels import (
     format_signed_metric,
     format_with_interval,
 )
+from reports.tables.notes import explain_searches
 from reports.tables.verdict import Verdict, group_verdicts
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
@@ -75,6 +76,8 @@ def format_evidence(verdict: Verdict) -> str:
     """Write what a verdict rests on: n, why it is not decided, the printed gain, the tuning."""
     n, unit, printed = verdict.n, verdict.unit, verdict.printed
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
+    if verdict.searches > 1:
+        words[0] += f", {verdict.searches} searches"
     if verdict.call == "no result":
         words.append("the row or its baseline has not finished")
     elif verdict.call == "same" and NEUTRAL in verdict.label:
@@ -105,10 +108,10 @@ def _estimate_seeds(verdict: Verdict) -> int:
 
     Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The number is 0
     without an interval or δ (the smallest effect of interest), or if half the interval is already
-    shorter than δ.
+    shorter than δ, or if it contains the scatter of searches, which no seed or split shortens.
     """
     gap = verdict.difference
-    if gap is None or gap.low is None or gap.high is None:
+    if gap is None or gap.low is None or gap.high is None or verdict.searches > 1:
         return 0
     half_width = (gap.high - gap.low) / 2
     if not 0 < verdict.smallest <= half_width:
@@ -124,6 +127,11 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     families = len(group_verdicts(verdicts))
     several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
     populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
+    populations += "".join(
+        f" {text}"
+        for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
+        if text
+    )
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
         "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "

@@ -105,6 +105,7 @@ def judge(
     resolution: float = 0.0,
     lower_is_better: bool = False,
     baseline: str = "",
+    originals: Mapping[str, str] | None = None,
 ) -> dict[str, Judgement]:
     """Judge each row of a table against their common baseline, by the rule's intervals.
 
@@ -113,13 +114,16 @@ def judge(
         resolution: rows whose values differ by less at each block are copies: 1/N for N images.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: name of the baseline, for `same_as`.
+        originals: the row or baseline that each of them equals, or itself. Default: found from
+            `sample`.
 
     Returns:
         A judgement for each row: "better" or "worse" if the interval leaves out 0, "no
         difference" if it lies inside ±δ, else "open"; None for a copy, which has `same_as`.
     """
     # rows that copy the baseline or another row are no comparisons
-    originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+    if originals is None:
+        originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
     copies = {name: original for name, original in originals.items() if name != original}
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}

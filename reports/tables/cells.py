@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import Frame
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
+from reports.stats.searches import average_searches
 from reports.tables.labels import (
     choose_smallest_effect,
     display_scale,
@@ -37,11 +38,14 @@ def group_by_cell(cells: "pd.DataFrame", metric: str) -> dict[str, dict[int, flo
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
     (Musgrave et al. 2020); seeds that lack a fold are left out. A metric `ensemble/…`, of the
     folds' embeddings side by side (the "concatenated" result), is recorded at the first fold. With
-    class splits, the keys are splits instead of seeds, and a value is the mean over seeds.
+    class splits, the keys are splits instead of seeds, and a value is the mean over seeds. With
+    several searches, a value is the mean over them; seeds and splits that lack one are left out.
     """
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
         return values
+    if searches := group_by_search(cells, metric):
+        return values | average_searches(searches)
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
     keys = ["cell", "split" if has_splits(cells) else "seed"]
@@ -53,6 +57,20 @@ def group_by_cell(cells: "pd.DataFrame", metric: str) -> dict[str, dict[int, flo
         if value is not None and math.isfinite(value):
             values[str(cell)][int(key)] = float(value)
     return values
+
+
+def group_by_search(cells: "pd.DataFrame", metric: str) -> list[dict[str, dict[int, float]]]:
+    """Return `group_by_cell` of each search; empty for a study without several searches."""
+    if (count := count_searches(cells)) == 1:
+        return []
+    single = cells.drop(columns=["search", "searches"])
+    return [group_by_cell(single[cells["search"] == k + 1], metric) for k in range(count)]
+
+
+def count_searches(cells: "pd.DataFrame") -> int:
+    """Return the number of searches over which a study's values are means; 1 without `searches`."""
+    has_several = "searches" in cells.columns and cells["searches"].notna().any()
+    return int(cells["searches"].max()) if has_several else 1
 
 
 def find_smallest(frame: Frame, metric: str) -> float:
@@ -222,8 +240,9 @@ def list_missing_seeds(cells: "pd.DataFrame") -> tuple[str, ...]:
     for row in cells[cells["status"] != "done"].to_dict("records"):
         has_fold = row["fold"] is not None and not math.isnan(row["fold"])
         fold = f", fold {row['fold']:g}" if has_fold else ""
+        search = f", search {row['search']}" if row.get("searches") else ""
         reason = f" ({row['reason']})" if row["reason"] else ""
-        lines.append(f"{row['cell']}, seed {row['seed']}{fold}: {row['status']}{reason}")
+        lines.append(f"{row['cell']}, seed {row['seed']}{fold}{search}: {row['status']}{reason}")
     return tuple(lines)
 
 
@@ -278,14 +297,21 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
 
 def explain_folds(cells: "pd.DataFrame", metrics: Sequence[str]) -> list[str]:
     """Explain in notes what folds or splits mean for these metrics."""
+    searches = []
+    if (count := count_searches(cells)) > 1:
+        searches = [
+            f"Each value is also the mean over {count} searches, each with other search seeds. "
+            "Their scatter is in the intervals of differences to a baseline row, and in no others."
+        ]
     if has_splits(cells):
         seeds, count = cells["seed"].nunique(), cells["split"].nunique()
         return [
             f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
             "test classes are disjoint; n counts splits. Differences hold for further classes of "
-            "this data set."
+            "this data set.",
+            *searches,
         ]
-    count, notes = cells["fold"].nunique(), []
+    count, notes = cells["fold"].nunique(), searches
     if count and not all(metric.startswith(ENSEMBLE) for metric in metrics):
         notes.append(
             f"Each value is the mean over {count} class folds of one seed (aggregate, or "

@@ -1,6 +1,6 @@
 """Compare cells with a baseline cell: components, variants, settings."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from reports.stats import paired
 from reports.stats.blocks import Blocks
 from reports.stats.comparison_rule import Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
+from reports.stats.searches import OverSearches
 from reports.tables import notes, rows
 from reports.tables.cells import (
     NEUTRAL,
@@ -20,6 +21,7 @@ from reports.tables.cells import (
     find_resolution,
     find_smallest,
     group_by_cell,
+    group_by_search,
     has_splits,
     list_missing_seeds,
     run_ids,
@@ -163,6 +165,7 @@ def _compare_rows(
     """
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
+    searches = group_by_search(cells, metric)
     families: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
@@ -176,13 +179,17 @@ def _compare_rows(
             for cell in members
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
+        rule, resolution = load_rule(frame.recipe.rule), find_resolution(cells, metric)
+        samples = _build_search_samples(searches, values, base, [*values_of_cells])
+        over_searches = OverSearches(rule, samples) if samples else None
         judgements = judge(
-            load_rule(frame.recipe.rule),
+            over_searches or rule,
             Sample(values[base], values_of_cells, declared.get("first_stage")),
             smallest=find_smallest(frame, metric),
-            resolution=find_resolution(cells, metric),
+            resolution=resolution,
             lower_is_better=is_lower_better(metric),
             baseline=base,
+            originals=over_searches and over_searches.find_originals(base, resolution),
         )
         # copies of other rows are no comparisons, so the correction does not count them
         tested = [cell for cell in values_of_cells if judgements[cell].call]
@@ -199,8 +206,29 @@ def _compare_rows(
                 p_wilcoxon=p_wilcoxon.get(cell),
                 judgement=judgement,
                 family=family,
+                searches=len(samples) or 1,
+                searches_sd=over_searches.compute_sd(cell)
+                if over_searches and judgement.interval
+                else None,
             )
     return comparisons
+
+
+def _build_search_samples(
+    searches: Sequence[Values], values: Values, base: str, cells: Sequence[str]
+) -> list[Sample]:
+    """Return the values of each search at the blocks that all searches have, as in `values`."""
+
+    def restrict(search: Values, cell: str) -> Blocks:
+        return {block: search[cell][block] for block in values[cell]}
+
+    return [
+        Sample(
+            restrict(search, base),
+            {cell: _align_blocks(values[base], restrict(search, cell)) for cell in cells},
+        )
+        for search in searches
+    ]
 
 
 def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:

@@ -48,6 +48,8 @@ class Comparison:
         p, p_wilcoxon: Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
         family: number of comparisons of the correction.
+        searches, searches_sd: number of searches over which the values are means, and the standard
+            deviation of the row's difference between them.
     """
 
     difference: Difference | None
@@ -60,6 +62,8 @@ class Comparison:
     p_wilcoxon: float | None = None
     judgement: Judgement | None = None
     family: int = 0
+    searches: int = 1
+    searches_sd: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from reports.recipe import Table
 from reports.stats.comparison_rule import load_rule
 from reports.tables.cells import EMPTY, find_protocol, find_smallest
 from reports.tables.labels import display_scale, format_metric_label
-from reports.tables.model import TableRow
+from reports.tables.model import Comparison, TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
 SIZES = (
@@ -20,6 +20,19 @@ SIZES = (
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
     "of one side win."
 )
+
+
+LEAST_SPLITS = 5  # for a claim about further searches
+
+
+def explain_searches(count: int, unit: str, n: int) -> str:
+    """Say what a claim over several searches is about; empty for a single search."""
+    if count == 1:
+        return ""
+    if unit == "split" and n >= LEAST_SPLITS:
+        return f"Claims over {count} searches are about further searches, too."
+    reason = f"fewer than {LEAST_SPLITS} splits are compared"
+    return f"Claims are for the values found by these {count} searches, since {reason}."
 
 
 def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) -> list[str]:
@@ -89,6 +102,21 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
         "No difference: it lies within ±δ. Open: neither.",
         SIZES,
         f"{format_metric_label(primary)} decides{smallest}; {count}.",
+        *_explain_search_scatter(recipe, [item for item in comparisons if item]),
+    ]
+
+
+def _explain_search_scatter(recipe: Table, comparisons: Sequence[Comparison]) -> list[str]:
+    """Return a note on the searches' standard deviation, which is in the intervals; [] for one."""
+    scale = display_scale(recipe.metrics[0])
+    distinct = [item for item in comparisons if item.judgement and item.judgement.call]
+    deviations = [scale * item.searches_sd for item in distinct if item.searches_sd is not None]
+    if not deviations:
+        return []
+    ends = [f"{end:.{recipe.digits}f}" for end in (min(deviations), max(deviations))]
+    return [
+        f"Searches: {comparisons[0].searches}. The differences vary between searches with a "
+        f"standard deviation of {' to '.join(dict.fromkeys(ends))}. Intervals contain this scatter."
     ]
 
 
@@ -116,7 +144,8 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
             "are those in the sweep's file."
         )
     elif len(budgets) == 1:
-        notes.append(f"Tuning: {min(budgets)} trials planned for each row, an equal budget.")
+        each = " in each search" if len(frame.list_searches(study)) > 1 else ""
+        notes.append(f"Tuning: {min(budgets)} trials planned for each row{each}, an equal budget.")
     elif budgets:
         by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
         notes.append(

@@ -56,6 +56,8 @@ class Verdict:
         same_as: the row that this one equals.
         family: number of comparisons of the correction.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        searches, searches_sd: number of searches over which values are means, and the standard
+            deviation of the difference between them, on the scale of the runs.
     """
 
     title: str
@@ -77,6 +79,8 @@ class Verdict:
     printed: PrintedGain | None = None
     is_term: bool = False
     unit: Literal["seed", "split"] = "seed"
+    searches: int = 1
+    searches_sd: float | None = None
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -188,6 +192,8 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 family=comparison.family,
                 tuned=_describe_tuning(table, row, base),
                 printed=_compare_with_print(table, row, base),
+                searches=comparison.searches,
+                searches_sd=comparison.searches_sd,
             )
         )
     return verdicts
