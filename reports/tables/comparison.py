@@ -70,6 +70,11 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         )
         for metric in recipe.metrics
     }
+    neutral = {
+        cell: rows.describe_neutral(groups[cell], groups[cell + OTHER])
+        for cell in order
+        if cell + OTHER in groups
+    }
     table_rows: list[TableRow] = []
     for cell in order:
         group, base = groups[cell], against.get(cell)
@@ -89,8 +94,8 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
         # where tuning chose to switch a method off (neutral), a second row, whose name ends in
         # OTHER, has the best cell with the method on
-        if cell + OTHER in groups:
-            first = f"{first} (best is neutral)"
+        if cell in neutral:
+            first = f"{first} ({neutral[cell]})"
         elif cell.endswith(OTHER):
             first = f"{first.removesuffix(OTHER)}{OTHER}"
         # the regime (training length, data, …) of the tuning, if the cell trains in another one
@@ -126,7 +131,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
             *explain_measurement(frame, recipe, cells),
             *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
-            *rows.explain_rows(frame, recipe, table_rows, data_sets),
+            *rows.explain_rows(frame, recipe, table_rows, data=data_sets, neutral=neutral),
             *(f"Without a result: {gap}." for row in table_rows for gap in row.gaps),
         ),
     )

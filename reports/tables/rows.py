@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.recipe import Table
+from reports.tables.cells import count_searches
 from reports.tables.labels import format_level
 from reports.tables.model import MeasuredMetric, TableRow
 
@@ -109,15 +110,35 @@ def find_baselines(
     return baselines
 
 
+def describe_neutral(cells: "pd.DataFrame", others: "pd.DataFrame") -> str:
+    """Say that a row's best configuration is neutral, or in how many of several searches it is.
+
+    Args:
+        cells: the row's cells. others: those of its second row, in which the method is on.
+    """
+    trials, on = (rows.groupby("study")["trial_id"].agg(set) for rows in (cells, others))
+    number, count = (
+        sum(trials.get(study) != ids for study, ids in on.items()),
+        count_searches(cells),
+    )
+    return "best is neutral" + (f" in {number} of {count} searches" if number < count else "")
+
+
 def explain_rows(
-    frame: Frame, recipe: Table, rows: Sequence[TableRow], data: Mapping[str, str]
+    frame: Frame,
+    recipe: Table,
+    rows: Sequence[TableRow],
+    *,
+    data: Mapping[str, str],
+    neutral: Mapping[str, str],
 ) -> list[str]:
     """Return notes on which rows are compared, which were refused, and which are neutral.
 
-    A method is neutral where the best configuration that tuning found switches it off. `data` maps
-    the rows that need a baseline to their data set.
+    Args:
+        data: row that needs a baseline → its data set.
+        neutral: row whose best configuration switches the method off → this fact in words.
     """
-    notes, cells = [], {row.cell for row in rows}
+    notes = []
     if recipe.within:
         notes.append(f"Differences are taken at the same {' and '.join(recipe.within)}.")
     if (count := len(set(data.values()))) > 1:
@@ -125,10 +146,9 @@ def explain_rows(
     if alone := [row.cell for row in rows if row.cell in data and row.against is None]:
         notes.append(f"No baseline to compare with: {', '.join(alone)}.")
     notes += [
-        f"{row.cell}: best is neutral. No configuration was better in validation than the plain "
-        f"loss at the best learning rates of the baseline; {row.cell}{OTHER}: the best other one."
-        for row in rows
-        if row.cell + OTHER in cells
+        f"{cell}: {words}. No configuration was better in validation than the plain loss at the "
+        f"best learning rates of the baseline; {cell}{OTHER}: the best other one."
+        for cell, words in neutral.items()
     ]
     by_reason: dict[str, list[str]] = {}
     for refused in frame.get_plan_note("refused", recipe.study) or []:

@@ -106,6 +106,29 @@ def test_what_a_search_lacks_is_left_out_and_named() -> None:
     assert table.rows[1].gaps == ("ddml, seed 2, search 2: failed (not finite)",)
 
 
+def test_a_row_says_in_how_many_searches_it_is_neutral() -> None:
+    """The second row of `ddml` repeats the first one, except where the neutral cell won."""
+    rows = [
+        Row(
+            study,
+            cell,
+            {"variant": cell},
+            idx,
+            seed,
+            0.5 + 0.01 * idx * (k + 1) + 0.02 * seed,
+            mark,
+        )
+        for k, study in enumerate(("s", "s_search2"))
+        for idx, cell in enumerate(("plain", "ddml", "ddml, not neutral"))
+        for seed in range(2)
+        for mark in [f"{k}-{min(idx, 1) if k else idx}-{seed}"]
+    ]
+    studies = {study: {"design": "compare"} for study in ("s", "s_search2")}
+    table, _ = judge(assemble(rows, studies, searches={"s": ["s_search2"]}))
+    assert table.rows[1].labels == ("ddml (best is neutral in 1 of 2 searches)",)
+    assert any(note.startswith("ddml: best is neutral in 1 of 2 searches.") for note in table.notes)
+
+
 def test_the_best_configuration_is_the_first_searchs() -> None:
     frame = build_frame()
     frame.trials["params"] = [{"training.epochs": "3"}] * len(frame.trials)
