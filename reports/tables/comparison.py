@@ -194,7 +194,7 @@ def _compare_rows(
             resolution=resolution,
             lower_is_better=is_lower_better(metric),
             baseline=base,
-            originals=over_searches and over_searches.find_originals(base, resolution),
+            originals=over_searches.find_originals(base, resolution) if over_searches else None,
         )
         # copies of other rows are no comparisons, so the correction does not count them
         tested = [cell for cell in values_of_cells if judgements[cell].call]
