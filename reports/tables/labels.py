@@ -31,6 +31,9 @@ METRICS = {
     "f1": Metric("F1"),
     "map_at_1000": Metric("mAP@1000"),
     "map_at_1000_of_found": Metric("mAP@1000 (of R)"),
+    "map_at_100_of_found": Metric("mAP@100 (of R)"),
+    "map": Metric("mAP"),
+    "map_with_query": Metric("mAP (with the query)"),
     "density": Metric("π_density", ""),
     "density_code": Metric("π_density (public code)", ""),
     "spectrum": Metric("ρ", "", "minimize"),
@@ -42,7 +45,10 @@ METRICS = {
     "top_1_accuracy": Metric("top-1 accuracy"),
     "top_5_accuracy": Metric("top-5 accuracy"),
 }
-SHARP = ("map_at_r", "r_precision", "map_at_1000", "map_at_1000_of_found")
+SHARP = (
+    *("map_at_r", "r_precision", "map", "map_with_query"),
+    *("map_at_1000", "map_at_1000_of_found", "map_at_100_of_found"),
+)
 SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default
 RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {

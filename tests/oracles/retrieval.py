@@ -50,6 +50,16 @@ def map_at_r(similarity: np.ndarray, labels: np.ndarray) -> float:
     return math.fsum(values) / len(values)
 
 
+def map_with_query(similarity: np.ndarray, labels: np.ndarray) -> float:
+    """Of rankings that the query itself leads, as its first hit."""
+    values = []
+    for query in range(len(labels)):
+        hits = [True, *(labels[item] == labels[query] for item in order(similarity, query))]
+        places = [place for place, hit in enumerate(hits, start=1) if hit]
+        values.append(sum(i / place for i, place in enumerate(places, start=1)) / len(places))
+    return math.fsum(values) / len(values)
+
+
 def nmi(clusters: list[int], labels: list[int]) -> float:
     """2·I / (H + H), from counts."""
     n = len(labels)

@@ -59,6 +59,8 @@ class Dataset:
         fingerprint: that of `DataSource`, if loading has computed it.
         roles: [N] int8, `QUERY` or `GALLERY`, if images have only one of these roles, as in
             In-Shop; None otherwise.
+        further: [M, 2] int64, pairs of a query and a label, for queries with several relevant
+            classes, each beyond the query's own label; None if there are none.
     """
 
     images: Images
@@ -67,6 +69,7 @@ class Dataset:
     official: Official | None = None
     roles: Tensor | None = None
     fingerprint: str | None = None
+    further: Tensor | None = None
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
@@ -86,13 +89,14 @@ def count_parts(dataset: Dataset) -> dict[str, Count]:
 
 
 class Row(NamedTuple):
-    """path: relative to the images' folder, with slashes."""
+    """path: relative to the images' folder, with slashes. further: a query's further labels."""
 
     path: str
     label: str
     part: str = ""
     role: str = ""
     box: Box | None = None
+    further: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,14 +132,24 @@ class Index:
         official = self._build_official_division(classes, labels, roles)
         no_images = Images.from_equal_sizes(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
         roles_or_none = torch.from_numpy(roles) if roles.any() else None  # 0: no role
-        return Dataset(no_images, torch.from_numpy(labels), classes, official, roles_or_none)
+        # a partial data set may lack all images of a class
+        pairs = [
+            (number, label_of[name])
+            for number, row in enumerate(self.rows)
+            for name in row.further
+            if name in label_of
+        ]
+        further = torch.tensor(pairs) if pairs else None
+        dataset = Dataset(no_images, torch.from_numpy(labels), classes, official, roles_or_none)
+        return replace(dataset, further=further)
 
     def _build_official_division(
         self, classes: tuple[str, ...], labels: np.ndarray, roles: np.ndarray
     ) -> Official | None:
         """Return the division into train, val and test that the rows state; None if none does.
 
-        Refuse a division if only some rows have a part, or if only some test classes train.
+        Refuse a division if only some rows have a part, or if only some test classes train. A data
+        set without training images is for evaluation only.
         """
         where = str(self.base)
         parts = np.array([PARTS.index(row.part) for row in self.rows], np.int8)
@@ -149,9 +163,8 @@ class Index:
                 fault = f"{n_roleless:,} {part} images have no role, and all others have one"
                 raise ConfigError(where, f"{fault}. Write query or gallery for all, or for none.")
         undivided, train, val, test = members.values()  # row numbers, in the order of PARTS
-        for part in ("train", "test"):
-            if not len(members[part]):
-                raise ConfigError(where, f"no image has the part {part}. Give it to some images.")
+        if not len(test):
+            raise ConfigError(where, "no image has the part test. Give it to some images.")
         if len(undivided):
             path = self.rows[undivided[0]].path
             fault = f"{len(undivided):,} images have no part, such as {path}"

@@ -51,6 +51,8 @@ class Subset:
         classes: their names, sorted.
         queries: the first `queries` images are searched in the others, the gallery; None: each
             image is searched in all others.
+        further: [M, 2] int64, pairs of a query's position and a label that is relevant to the query
+            besides its own; None if there are none.
     """
 
     images: Images
@@ -58,6 +60,7 @@ class Subset:
     labels: Tensor
     classes: tuple[str, ...]
     queries: int | None = None
+    further: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -123,6 +126,9 @@ def split_dataset(dataset: Dataset, config: "SplitConfig", fingerprint: str) -> 
 
     A data set's official division replaces the shares `config.test` and `config.validation`.
     """
+    if dataset.official is not None and not len(dataset.official.train):
+        fault = "the data set has no training images, so no trial can use it"
+        raise ConfigError("data.name", f"{fault}. Evaluate models on it by `ablate evaluate`.")
     by_images = config.by == "images"
     split = _split_images if by_images else _split_classes
     train, val, test = split(dataset, config)
@@ -243,7 +249,8 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     # number the classes of the subset from 0, and all other classes −1
     classes = tuple(sorted(names))
     label_of = {name: label for label, name in enumerate(classes)}
-    labels = torch.tensor([label_of.get(name, -1) for name in dataset.classes])[dataset.labels]
+    new_labels = torch.tensor([label_of.get(name, -1) for name in dataset.classes])
+    labels = new_labels[dataset.labels]
     # sort the images by class, or by role and class
     index = torch.sort(rows[labels[rows] >= 0]).values
     index = index[torch.argsort(labels[index], stable=True)]
@@ -251,7 +258,20 @@ def _build_subset(dataset: Dataset, names: list[str], rows: Tensor) -> Subset:
     if dataset.roles is not None and dataset.roles[index].any():
         roles = dataset.roles[index]
         index, queries = index[torch.argsort(roles, stable=True)], int((roles == QUERY).sum())
-    return Subset(dataset.images, index, labels[index], classes, queries)
+    further = None
+    if dataset.further is not None and queries is not None:
+        position = torch.full_like(labels, -1)
+        position[index] = torch.arange(len(index))
+        pairs = torch.stack([position[dataset.further[:, 0]], new_labels[dataset.further[:, 1]]], 1)
+        further = pairs[(pairs >= 0).all(1)]
+    return Subset(dataset.images, index, labels[index], classes, queries, further)
+
+
+def select_for_evaluation(dataset: Dataset) -> Subset:
+    """Return the official test images, or all images if there is no official division."""
+    official = dataset.official
+    rows = torch.arange(len(dataset.labels)) if official is None else official.test
+    return _build_subset(dataset, _list_class_names(dataset, rows), rows)
 
 
 def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:

@@ -49,6 +49,7 @@ def evaluate_embeddings(
     score: Score | str,
     metrics: Sequence[str] = METRICS,
     gallery: tuple[Tensor, Tensor] | None = None,
+    further: Tensor | None = None,
     logits: Tensor | None = None,
     restarts: int | None = None,
 ) -> dict[str, float]:
@@ -62,6 +63,8 @@ def evaluate_embeddings(
         metrics: names in `ALL`, or recall_at_<k> with k ≤ 1000.
         gallery: (embeddings [G, E], labels [G]) that the items query (In-Shop). Metrics that do
             not rank are computed on queries and gallery together.
+        further: [M, 2] int64, pairs of a query's row and a label of the gallery that is relevant to
+            the query besides its own; needs a gallery.
         logits: [N, C] for accuracies; `labels` are then column numbers of `logits`.
         restarts: number of runs of k-means, of which the best counts; None: one.
 
@@ -92,9 +95,14 @@ def evaluate_embeddings(
         _check_rows(*gallery)
         rows = torch.cat([rows, gallery[0].to(rows.device)])
         labels, cut = torch.cat([labels, gallery[1].to(rows.device)]), len(labels)
-    classes = torch.unique(labels, return_inverse=True)[1]  # 0 … C − 1
+    label_values, classes = torch.unique(labels, return_inverse=True)  # classes: 0 … C − 1
+    if further is not None:
+        query, label = further.to(labels.device).t().contiguous()
+        further = torch.stack([query, torch.searchsorted(label_values, label)], 1)
     if ranking:
-        places = find_places(rows, classes, cut, resolve_score(score), list(ranking.values()))
+        places = find_places(
+            rows, classes, cut, resolve_score(score), list(ranking.values()), further=further
+        )
         values |= _average_over_queries(ranking, places)
     # compute the metrics of unit rows, and those of k-means' clusters
     if by_kind["clusters"] or by_kind["rows"]:
@@ -118,7 +126,8 @@ def evaluate_split(
     cut, labels = subset.queries, subset.labels  # None: there is no gallery, and [:None] takes all
     queries = embeddings[:cut], labels[:cut]
     gallery = None if cut is None else (embeddings[cut:], labels[cut:])
-    return evaluate_embeddings(*queries, score=score, gallery=gallery, **options)
+    options |= {"gallery": gallery, "further": subset.further}
+    return evaluate_embeddings(*queries, score=score, **options)
 
 
 def needs_embeddings_alone(name: str) -> bool:

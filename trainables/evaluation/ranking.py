@@ -27,7 +27,13 @@ EXCLUDED = torch.iinfo(torch.int64).min
 
 
 def find_places(
-    rows: Tensor, labels: Tensor, cut: int | None, score: Score, metrics: Sequence[RankingMetric]
+    rows: Tensor,
+    labels: Tensor,
+    cut: int | None,
+    score: Score,
+    metrics: Sequence[RankingMetric],
+    *,
+    further: Tensor | None = None,
 ) -> Iterator[PositiveRanks]:
     """Yield the places (ranks from 1) of the positives of queries: other items of the same class.
 
@@ -38,6 +44,8 @@ def find_places(
             equal ones included.
         score: (q[B, E], r[R, E]) → [B, R], larger is closer.
         metrics: positives beyond the last place that one of these metrics needs are left out.
+        further: [M, 2] int64, pairs of a query and a further label whose items in the gallery are
+            positives of the query.
     """
 
     def limit(positives: Tensor) -> Tensor:
@@ -51,7 +59,7 @@ def find_places(
             return count_places(rows, labels, score, limit)
         # normalize the rows once, not in every block
         rows, score = score.prepare(rows), PlainScore(score.kind)
-    return sort_nearest(rows, labels, cut, score, limit)
+    return sort_nearest(rows, labels, cut, score, limit, further=further)
 
 
 def can_count(rows: Tensor, labels: Tensor) -> bool:
@@ -66,20 +74,31 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
 
 
 def sort_nearest(
-    rows: Tensor, labels: Tensor, cut: int | None, score: Score, limit: Callable[[Tensor], Tensor]
+    rows: Tensor,
+    labels: Tensor,
+    cut: int | None,
+    score: Score,
+    limit: Callable[[Tensor], Tensor],
+    *,
+    further: Tensor | None = None,
 ) -> Iterator[PositiveRanks]:
     """Yield the places of each query's positives (items of its class) among its K nearest items.
 
     rows[:cut] are queries and rows[cut:] the items; cut None: each row queries all others. `score`
     (q[B, E], r[R, E]) → [B, R] is compared as float32. `limit` maps numbers of positives [B] to the
-    last places that metrics need; K is the one for the largest number of positives.
+    last places that metrics need; K is the one for the largest number of positives. `further` is
+    that of `find_places`.
     """
     queries, query_labels = rows[:cut], labels[:cut]
     references, reference_labels = (rows, labels) if cut is None else (rows[cut:], labels[cut:])
-    # count the positives of a query of each class
+    # count the positives of each query
     members = torch.bincount(reference_labels, minlength=len(rows)) - int(cut is None)
+    positives = members[query_labels]
+    if further is not None:
+        positives = positives.index_add(0, further[:, 0], members[further[:, 1]])
+        relevant_pairs = further[:, 0] * len(rows) + further[:, 1]  # a number for each pair
     size = len(references)
-    depth = min(size, int(limit(members.max()[None])))
+    depth = min(size, int(limit(positives.max()[None])))
     block = max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
     inverted_index = torch.arange(size - 1, -1, -1, device=rows.device)  # the first tie is nearer
     for first in range(0, len(queries), block):
@@ -90,14 +109,19 @@ def sort_nearest(
         # unpack the indices of the nearest items (low 32 bits), and mark those of the query's class
         nearest = take_largest(keys, depth)
         nearest_labels = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
-        is_positive = (nearest_labels == block_labels[:, None]) & (nearest != EXCLUDED)
+        is_positive = nearest_labels == block_labels[:, None]
+        if further is not None:
+            query_numbers = torch.arange(first, first + len(keys), device=rows.device)
+            pairs = query_numbers[:, None] * len(rows) + nearest_labels
+            is_positive |= torch.isin(pairs, relevant_pairs)
+        is_positive &= nearest != EXCLUDED
         # write the place of each row's i-th positive into its i-th column
         order = is_positive.cumsum(1) - 1
         most_positives = int(order[:, -1].max()) + 1
         query, rank = torch.nonzero(is_positive, as_tuple=True)
         places = torch.full((len(keys), most_positives), FAR, device=rows.device)
         places[query, order[query, rank]] = rank + 1
-        yield PositiveRanks(places, members[block_labels])
+        yield PositiveRanks(places, positives[first : first + len(keys)])
 
 
 def build_order_keys(scores: Tensor, inverted_index: Tensor) -> Tensor:

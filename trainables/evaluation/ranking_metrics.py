@@ -1,4 +1,4 @@
-"""Ranking metrics: Recall@k, R-Precision, MAP@R, mAP@1000, from the places of positives.
+"""Ranking metrics: Recall@k, R-Precision, MAP@R, mAP and mAP@k, from the places of positives.
 
 R is the number of positives of a query: the other items of its class, or those in the gallery.
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from trainables.evaluation.metric import METRIC_REGISTRY, Metric
 
 FAR = 2**62
+ALL_PLACES = FAR - 1  # for metrics of the whole ranking
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class MapAt(RankingMetric):
     Queries with R = 0 do not count; the public code behind those tables gives them 0.
 
     Attributes:
-        k: number of nearest items.
+        k: number of nearest items; `ALL_PLACES` for the mAP of the whole ranking.
         with_query: whether m is R + 1, the class size with the query, as in that public code, so
             that mAP is at most R/(R + 1). Else m = min(k, R), and mAP is at most 1.
     """
@@ -107,6 +108,23 @@ class MapAt(RankingMetric):
         return sum_precisions(ranks.places, self.k) / m.double(), ranks.positives > 0
 
 
+class MapWithQuery(RankingMetric):
+    """Compute the mAP of the whole ranking with the query itself as the first hit.
+
+    AP = 1/(R + 1) · (1 + Σ_i (i + 1)/(k_i + 1)), where k_i is the place of the i-th positive among
+    the other items. So does the public code of GPR1200 (Schall et al., MMM 2022).
+    https://arxiv.org/abs/2111.13122
+    """
+
+    def depth(self, positives: Tensor) -> Tensor:
+        return torch.full_like(positives, ALL_PLACES)
+
+    def __call__(self, ranks: PositiveRanks) -> tuple[Tensor, Tensor]:
+        with_query = torch.nn.functional.pad(ranks.places + 1, (1, 0), value=1)
+        value = sum_precisions(with_query, ALL_PLACES) / (ranks.positives + 1).double()
+        return value, torch.ones_like(value, dtype=torch.bool)
+
+
 def sum_precisions(places: Tensor, last: Tensor | int) -> Tensor:
     """Sum the precisions i/place at each i-th positive up to place `last`: [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
@@ -119,6 +137,9 @@ _RANKING: dict[str, RankingMetric] = {
     "map_at_r": MapAtR(),
     "map_at_1000": MapAt(1000, with_query=True),
     "map_at_1000_of_found": MapAt(1000, with_query=False),
+    "map_at_100_of_found": MapAt(100, with_query=False),  # that of Google Landmarks v2
+    "map": MapAt(ALL_PLACES, with_query=False),
+    "map_with_query": MapWithQuery(),
 }
 for _name, _metric in _RANKING.items():
     METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places", "%"))

@@ -30,6 +30,9 @@ NAMES = {
     "map_at_r": retrieval.map_at_r,
     "map_at_1000": lambda s, y: retrieval.map_at(s, y, 1000, with_query=True),
     "map_at_1000_of_found": lambda s, y: retrieval.map_at(s, y, 1000, with_query=False),
+    "map_at_100_of_found": lambda s, y: retrieval.map_at(s, y, 100, with_query=False),
+    "map": lambda s, y: retrieval.map_at(s, y, len(y), with_query=False),
+    "map_with_query": retrieval.map_with_query,
 }
 
 
@@ -132,6 +135,25 @@ def test_query_and_gallery(way: str) -> None:
             of_all.append((precision * relevant).sum() / (size + 1))
     expected = {"recall_at_3": np.mean(hits), "map_at_r": np.mean(maps)}
     assert found == pytest.approx(expected | {"map_at_1000": np.mean(of_all)}, abs=1e-12)
+
+
+def test_a_query_may_have_several_classes(way: str) -> None:
+    g = torch.Generator().manual_seed(3)
+    q, r = quarters(40, 5, g), quarters(70, 5, g)
+    ql, rl = 10 * torch.randint(9, (40,), generator=g), 10 * torch.randint(8, (70,), generator=g)
+    pairs = {(i, 10 * int(y)) for i in range(0, 40, 3) for y in torch.randint(8, (2,), generator=g)}
+    further = torch.tensor(sorted(pair for pair in pairs if pair[1] != ql[pair[0]]))
+    further = further[torch.isin(further[:, 1], rl)]
+    names = ("recall_at_1", "r_precision", "map_at_100_of_found", "map")
+    found = evaluate_embeddings(q, ql, score="dot", metrics=names, gallery=(r, rl), further=further)
+    s, values = (q.double() @ r.double().T).numpy(), []
+    for i in range(40):
+        classes = torch.tensor([int(ql[i]), *(int(y) for at, y in further if at == i)])
+        hits = torch.isin(rl, classes).numpy()[np.lexsort((np.arange(70), -s[i]))]
+        size = hits.sum()
+        mean = (np.cumsum(hits) / np.arange(1, 71) * hits).sum() / max(1, size)
+        values.append((hits[0], *((hits[:size].mean(), mean, mean) if size else 3 * (np.nan,))))
+    assert found == pytest.approx(dict(zip(names, np.nanmean(values, 0), strict=True)), abs=1e-12)
 
 
 def test_a_methods_own_score_need_not_be_symmetric(way: str) -> None:

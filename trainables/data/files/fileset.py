@@ -122,9 +122,10 @@ class FileSet(DataSource):
 
     @classmethod
     def describe_row(cls, row: Row) -> str:
-        """Return class, part, role and box of a row as a text, which the fingerprint hashes."""
+        """Return classes, part, role and box of a row as a text, which the fingerprint hashes."""
         box = "" if row.box is None else row.box
-        return f"\x1f{row.label}\x1f{row.part}\x1f{ROLES[row.role]}\x1f{box}"
+        further = "".join(f"\x1f{label}" for label in row.further)
+        return f"\x1f{row.label}\x1f{row.part}\x1f{ROLES[row.role]}\x1f{box}{further}"
 
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
