@@ -17,7 +17,10 @@ from tests.trainables.data import trees
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset, resolve_data_config
 from trainables.errors import ConfigError
 
-OFFICIAL = [("cub200", "CUB_200_2011"), ("inshop", "inshop"), ("cifar10", "cifar-10-batches-py")]
+OFFICIAL = [
+    *(("cub200", "CUB_200_2011"), ("inshop", "inshop"), ("cifar10", "cifar-10-batches-py")),
+    *(("inat2018", "Inaturalist"), ("gldv2", "GLDv2"), ("gpr1200", "GPR1200")),
+]
 Change = Callable[[list[str]], list[str]]
 
 
@@ -83,6 +86,8 @@ def edit_lines(path: Path, change: Change) -> None:
 
 
 IMAGES, LABELS, BOXES = "images.txt", "image_class_labels.txt", "bounding_boxes.txt"
+INAT = "Inat_dataset_splits/Inaturalist_test_set1.txt"
+CLEAN, SOLUTION = "metadata/train_clean.csv", "metadata/retrieval_solution_v2.1.csv"
 PARTITION, KAGGLE = "list_eval_partition.txt", "LOC_val_solution.csv"
 
 
@@ -101,6 +106,13 @@ def put(at: int, *lines: str, over: int = 1) -> Change:
         (trees.inshop, "inshop", PARTITION, lambda lines: [*lines[:3], *lines[2:-1]], " twice"),
         (trees.sop, "sop", "Ebay_test.txt", put(2, "26 7 1"), "Ebay_test.txt:3: "),
         (trees.imagenet, "imagenet", KAGGLE, put(2, "a,"), f"{KAGGLE}:3: "),
+        (trees.inat2018, "inat2018", INAT, put(1, "train_val2018/Aves/7.jpg"), f"{INAT}:2: "),
+        (trees.gldv2, "gldv2", CLEAN, put(0, "id,url,landmark_id"), f"{CLEAN}:1: "),
+        (trees.gldv2, "gldv2", CLEAN, put(1, "0,../../../etc/pas"), f"{CLEAN}:2: "),
+        (trees.gldv2, "gldv2", SOLUTION, put(2, f"{'tr'.ljust(16, '0')},,Private"), ":3: "),
+        (trees.gldv2, "gldv2", SOLUTION, put(1, f"{'tq'.ljust(16, '0')},x,Privat"), ":2: "),
+        (trees.gldv2, "gldv2", SOLUTION, put(1, f"{'tq'.ljust(16, '0')},x,Private"), "image x,"),
+        (trees.gldv2, "gldv2", "metadata/index.csv", put(2, "i1,"), "index.csv:3: "),
     ],
     ids=name_parameter,
 )
@@ -115,6 +127,25 @@ def test_damaged_lists(  # noqa: PLR0917
     root = make(tmp_path / "root")
     edit_lines(root / file, change)
     assert expected in fail_to_load(name, root, allow_partial=True)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "file"),
+    [(trees.inat2018, "inat2018", INAT), (trees.gldv2, "gldv2", "metadata/index.csv")],
+)
+def test_a_list_that_is_absent(
+    make: Callable[[Path], Path], name: str, file: str, tmp_path: Path
+) -> None:
+    root = make(tmp_path / "root")
+    (root / file).unlink()
+    message = fail_to_load(name, root, allow_partial=True)
+    assert file in message and DATASETS[name].ABOUT.offered in message
+
+
+def test_a_name_without_a_category(tmp_path: Path) -> None:
+    root = trees.gpr1200(tmp_path / "gpr")
+    (root / "images" / "0_made_0.jpg").rename(root / "images" / "made_0.jpg")
+    assert "the name 'made_0.jpg' does not begin with" in fail_to_load("gpr1200", root)
 
 
 def test_matlab_files(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.splits import split_dataset
+from trainables.data.splits import select_for_evaluation, split_dataset
+from trainables.errors import ConfigError
 
 
 def config(name: str, root: Path, **options: object) -> DataConfig:
@@ -81,6 +82,31 @@ def test_cifar_s_images_and_classes(tmp_path: Path) -> None:
     assert data.classes[data.labels[13]] == "cat" and data.images.frame == 1
 
 
+@pytest.mark.parametrize(("name", "queries"), [("gldv2", "qrs"), ("gldv2_public", "u")])
+def test_a_landmark_s_query_finds_what_its_line_lists(
+    name: str, queries: str, tmp_path: Path
+) -> None:
+    """The rows are 24 training images, 8 index images and the queries, as the lists have them."""
+    data = load_dataset(config(name, trees.gldv2(tmp_path / "landmarks")), tmp_path / "cache")
+    test = split_dataset(data, SplitConfig(), "").test
+    assert test.queries == len(queries) and len(test) == len(queries) + 8
+    for position in range(len(queries)):
+        further = [] if test.further is None else test.further.tolist()
+        labels = {int(test.labels[position]), *(y for query, y in further if query == position)}
+        gallery = range(len(queries), len(test))
+        relevant = {int(test.index[at]) - 24 for at in gallery if int(test.labels[at]) in labels}
+        query = queries[int(test.index[position]) - 32]
+        assert relevant == {*trees.LANDMARK_QUERIES[query][0]}
+
+
+def test_gpr1200_is_for_evaluation_only(tmp_path: Path) -> None:
+    data = loaded("gpr1200", "GPR1200", tmp_path)
+    for split in (SplitConfig(), SplitConfig(by="images"), SplitConfig(protocol="paper")):
+        with pytest.raises(ConfigError, match=r"no training images.*`ablate evaluate`"):
+            split_dataset(data, split, "")
+    assert len(select_for_evaluation(data)) == 48
+
+
 def test_a_manifest_has_queries(tmp_path: Path) -> None:
     data = loaded("manifest", "csv", tmp_path)
     assert split_dataset(data, SplitConfig(), "").test.queries == 6
@@ -94,6 +120,17 @@ def test_a_manifest_has_queries(tmp_path: Path) -> None:
         ("cars196", "stanford_cars", [f"{n:03d}" for n in range(1, 7)], 24),
         ("sop", "Stanford_Online_Products", [f"{n:05d}" for n in range(1, 7)], 21),
         ("folder", "parts", [f"train {n}" for n in range(6)], 24),
+        *(
+            (
+                "inat2018",
+                usual,
+                [f"{('Aves', 'Plantae')[n % 2]}/{7 * n:04d}" for n in range(1, 7)],
+                24,
+            )
+            for usual in ("Inaturalist", "inat2018")
+        ),
+        ("gldv2", "GLDv2", [f"{7 * n:06d}" for n in range(6)], 11),
+        ("gpr1200", "GPR1200", [], 48),
     ],
 )
 def test_its_own_lists_say_what_trains(

@@ -150,6 +150,78 @@ def inshop_nested(root: Path) -> Path:
     return inshop(root, nested=True)
 
 
+def inat2018(root: Path, *, lists: str = "Inat_dataset_splits") -> Path:
+    """train_val2018/ and the lists of Smooth-AP; species 3 of two groups."""
+    for part, species in (("train", range(1, 7)), ("test", range(7, 13))):
+        lines = []
+        for label in species:
+            for n in range(4):
+                group = ("Aves", "Plantae")[label % 2]
+                lines.append(f"train_val2018/{group}/{7 * label}/{label:02d}{n:030x}.jpg")
+                picture(root / lines[-1], label, n)
+        write_lines(root / lists / f"Inaturalist_{part}_set1.txt", lines)
+    return root
+
+
+def inat2018_beside(root: Path) -> Path:
+    return inat2018(root, lists="")
+
+
+def gpr1200(root: Path) -> Path:
+    """images/, with a file that is no image."""
+    for label in range(12):
+        for n in range(4):
+            picture(root / "images" / f"{label}_{'n02' * (label % 2)}made_{n}.jpg", label, n)
+    write_lines(root / "images" / "desktop.ini", ["no image"])
+    return root
+
+
+# query → index images that are relevant, and usage; the second shows two landmarks
+LANDMARK_QUERIES = {
+    "q": ((0, 1), "Private"),
+    "r": ((2, 3, 4), "Private"),
+    "s": ((3, 4), "Private"),
+    "t": ((), "Ignored"),
+    "u": ((5,), "Public"),
+}
+
+
+def landmark(home: str, number: int | str) -> str:
+    """The id of an image, 16 characters."""
+    return f"{home[0]}{number}".ljust(16, "0")
+
+
+def gldv2(root: Path, *, metadata: bool = True) -> Path:
+    """train_clean.csv, index.csv and the solution; the image of an ignored query is not here."""
+
+    def draw(home: str, name: str, label: int) -> str:
+        picture(root / home / name[0] / name[1] / name[2] / f"{name}.jpg", label, int(name[1], 36))
+        return name
+
+    train = ["landmark_id,images"]
+    for label in range(6):
+        names = [draw("train", landmark("train", f"{n}{label}"), 10 + label) for n in range(4)]
+        train.append(f"{7 * label},{' '.join(names)}")
+    index = [draw("index", landmark("index", n), n // 2) for n in range(8)]
+    solution = ["id,images,Usage"]
+    for query, (listed, usage) in LANDMARK_QUERIES.items():
+        name = landmark("test", query)
+        if usage != "Ignored":
+            draw("test", name, listed[0] // 2)
+        solution.append(f"{name},{' '.join(index[n] for n in listed) or 'None'},{usage}")
+    for home, name, lines in (
+        ("train", "train_clean.csv", train),
+        ("index", "index.csv", ["id", *index]),
+        ("test", "retrieval_solution_v2.1.csv", solution),
+    ):
+        write_lines(root / ("metadata" if metadata else home) / name, lines)
+    return root
+
+
+def gldv2_each(root: Path) -> Path:
+    return gldv2(root, metadata=False)
+
+
 # ------------------------------------------------------------------------------------------- CIFAR
 
 
@@ -334,6 +406,9 @@ TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "cifar10": {"cifar-10-batches-py": cifar10_python},
     "cifar100": {"cifar-100-python": cifar100_python},
     "imagenet": {"imagenet": imagenet, "ILSVRC2012": imagenet_folders},
+    "inat2018": {"Inaturalist": inat2018, "inat2018": inat2018_beside},
+    "gldv2": {"google-landmark": gldv2, "GLDv2": gldv2_each},
+    "gpr1200": {"GPR1200": gpr1200},
     "folder": {"parts": folder_of_parts},
     "manifest": {"csv": manifest_csv},
 }

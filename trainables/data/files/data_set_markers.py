@@ -24,13 +24,14 @@ MOST_NAMES = 6  # in a message
 
 @dataclass(frozen=True)
 class Count:
-    """Number of classes and images in a part of a data set."""
+    """Number of classes (None: the makers do not state it) and images in a part of a data set."""
 
-    classes: int
+    classes: int | None
     images: int
 
     def __str__(self) -> str:
-        return f"{self.images:,} images of {self.classes:,} classes"
+        classes = "" if self.classes is None else f" of {self.classes:,} classes"
+        return f"{self.images:,} images{classes}"
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,14 @@ class About:
 
     Attributes:
         title: its name for readers.
-        markers: sets of files and folders (with a final slash) in its folder; each set is
-            sufficient, so that an incomplete folder is recognised too.
+        markers: sets of files (names may have wildcards) and folders (with a final slash) in its
+            folder; each set is sufficient, so that an incomplete folder is recognised too.
         folders: usual names of its folder, in any case.
         offered: where its makers offer it, and under which file names.
         classes: why its folders must not be used as classes; empty if they may.
         counts: of its parts: train, val, test, query, gallery.
         counted: the source of the counts.
+        metrics: metrics by which its makers compare, for `ablate evaluate`.
     """
 
     title: str
@@ -55,22 +57,24 @@ class About:
     classes: str = ""
     counts: Mapping[str, Count] = field(default_factory=dict)
     counted: str = ""
+    metrics: tuple[str, ...] = ()
 
     def find_markers(self, root: Path) -> str | None:
         """Return the files that show that `root` is this data set, as "A and B"; or None."""
         for names in self.markers:
-            paths = [(root / name, name.endswith("/")) for name in names]
+            paths = [(next(root.glob(name), root / name), name.endswith("/")) for name in names]
             if all(path.is_dir() if is_folder else path.is_file() for path, is_folder in paths):
                 return " and ".join(names)
         return None
 
     def list_differences(self, counts: Mapping[str, Count]) -> list[str]:
         """Return a text for each part whose count in `counts` is not what the makers state."""
-        return [
-            f"{part}: {counts.get(part, Count(0, 0))}, not {count} ({self.counted})"
-            for part, count in self.counts.items()
-            if counts.get(part) != count
-        ]
+        differences = []
+        for part, stated in self.counts.items():
+            count = counts.get(part, Count(0, 0))
+            if count != stated and (stated.classes is not None or count.images != stated.images):
+                differences.append(f"{part}: {count}, not {stated} ({self.counted})")
+        return differences
 
 
 def join_names(names: Sequence[str]) -> str:

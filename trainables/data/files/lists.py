@@ -16,6 +16,15 @@ def build_damage_error(where: Path | str, fault: str) -> ConfigError:
     return ConfigError(str(where), f"{fault}. Unpack the data set again.")
 
 
+def find_list(root: Path, names: Sequence[str], offered: str) -> Path:
+    """Return the first of the files `names` in `root` that exists; `offered` says where it is."""
+    path = next((root / name for name in names if (root / name).is_file()), None)
+    if path is None:
+        fault = f"{root} has no {' or '.join(names)}"
+        raise ConfigError("data.root", f"{fault}. Put the file there; it is offered at {offered}.")
+    return path
+
+
 def build_line_error(path: Path, number: int, line: str, expected: str) -> ConfigError:
     excerpt = line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"
     return build_damage_error(f"{path}:{number}", f"the line {excerpt!r} must be {expected}")
