@@ -36,6 +36,7 @@ COMMANDS = {
     "data": "List the data sets on this machine, or check one.",
     "report": "Compile the tables and figures of a sweep again.",
     "diff": "Compare two sweeps: cells side by side, settings, versions.",
+    "evaluate": "Evaluate a trained model, or a backbone alone, on data sets.",
     "embed": "Embed a folder of pictures with a trained model.",
     "neighbours": "Write pages of pictures with their nearest neighbours.",
     "backbones": "List the papers' backbones and whether their weights are on this machine.",

@@ -47,16 +47,21 @@ def compute_weights_identity(config: "BackboneConfig") -> str:
     return str(config.weights_sha256)
 
 
+def find_usual_route(name: str) -> str | None:
+    """Return the source of a model's usual weights; None if these come as a file only."""
+    own = BACKBONES.get(name)
+    if own is not None:
+        return "torchvision" if own.TORCHVISION else None
+    return "packaged" if name.partition(".")[0] == PACKAGED_MODEL else "timm"
+
+
 def check_route(config: "BackboneConfig") -> None:
     """Refuse `backbone.weights` unless it is a file path, or a source with weights of the model.
 
     The error names the source of the model's usual weights.
     """
     own = BACKBONES.get(config.name)
-    if own is not None:
-        usual = "torchvision" if own.TORCHVISION else "the path of a file"
-    else:
-        usual = "packaged" if config.name.split(".")[0] == PACKAGED_MODEL else "timm"
+    usual = find_usual_route(config.name) or "the path of a file"
     if config.weights in ROUTES:
         is_in_timm = config.weights == "timm" and own is None  # also where "packaged" is usual
         fits = is_in_timm or config.weights in ("none", usual)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.core.assembly import Parts
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
 from trainables.data.splits import Splits, Subset
@@ -32,10 +31,17 @@ class Evaluator:
     """Evaluate a trial's network with its current weights; `group` shares the embedding."""
 
     def __init__(
-        self, config: TrialConfig, splits: Splits, parts: Parts, device: torch.device, group: Group
+        self,
+        config: TrialConfig,
+        splits: Splits,
+        network: Network,
+        inputs: Inputs,
+        *,
+        device: torch.device,
+        group: Group,
     ) -> None:
         self.config, self.splits = config, splits
-        self.network, self.inputs = parts.network, parts.inputs
+        self.network, self.inputs = network, inputs
         self.device, self.group, self.task = device, group, get_task(config)
         self.best_metric_name = f"best/{splits.selection}/{config.selection.metric}"
 

@@ -81,7 +81,9 @@ class Trainer:
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.optimizer = parts.optimizer
-        self.evaluator = Evaluator(config, self.splits, parts, self.device, group)
+        self.evaluator = Evaluator(
+            config, self.splits, self.network, self.inputs, device=self.device, group=group
+        )
         self.labels = self.splits.train.labels.to(self.device)
         epoch_steps = len(self.plan_batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, epoch_steps)

@@ -80,7 +80,8 @@ def count_parts(dataset: Dataset) -> dict[str, Count]:
     labels, official, roles = dataset.labels, dataset.official, dataset.roles
     parts = {"all": labels}
     if official is not None:
-        parts = {"train": labels[official.train], "test": labels[official.test]}
+        parts = {"train": labels[official.train]} if len(official.train) else {}
+        parts["test"] = labels[official.test]
         if official.val is not None:
             parts["val"] = labels[official.val]
     if roles is not None:

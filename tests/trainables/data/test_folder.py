@@ -113,7 +113,8 @@ def test_a_manifest_that_cannot_be_looked_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "usual"), [case for case in trees.FIRST if case[0] not in ("folder", "manifest")]
+    ("name", "usual"),
+    [case for case in trees.FIRST if case[0] not in ("folder", "manifest", "gldv2_public")],
 )
 def test_a_data_set_as_it_is_unpacked_is_named_with_its_loader(
     name: str, usual: str, tmp_path: Path

@@ -408,6 +408,7 @@ TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "imagenet": {"imagenet": imagenet, "ILSVRC2012": imagenet_folders},
     "inat2018": {"Inaturalist": inat2018, "inat2018": inat2018_beside},
     "gldv2": {"google-landmark": gldv2, "GLDv2": gldv2_each},
+    "gldv2_public": {"gldv2": gldv2},
     "gpr1200": {"GPR1200": gpr1200},
     "folder": {"parts": folder_of_parts},
     "manifest": {"csv": manifest_csv},
