@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from ablate.testing import methods as contract
-from tests.trainables.components import loss_options
+from tests.trainables.components import REQUIRED, loss_options
 from tests.trainables.core import divided_steps as divided
 from tests.trainables.core_trials import config
 from trainables.core.identity import compute_config_hash
@@ -35,6 +35,20 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
         assert divided.max_difference(undivided, parts) < CLOSE, loss
         compared += 1
     assert compared >= 8
+
+
+def test_parts_are_the_whole_batch_with_similarity_mixup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its draws and the virtual items that compare images of different parts."""
+    monkeypatch.setitem(REQUIRED, "recall_at_k", {"simix": True, "temperature": 0.2})
+    backbone = divided.transformer()
+    undivided = divided.stepped(backbone, "plain", "recall_at_k")
+    assert (
+        divided.max_difference(undivided, divided.stepped(backbone, "plain", "recall_at_k", 5))
+        < CLOSE
+    )
+    monkeypatch.setitem(REQUIRED, "recall_at_k", {"temperature": 0.2})
+    plain = divided.stepped(backbone, "plain", "recall_at_k")
+    assert divided.max_difference(undivided, plain) > 1e-3, "mixup changes the step"
 
 
 @pytest.mark.parametrize("most", [1, 5, 6])

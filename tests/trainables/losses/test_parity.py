@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml
-from pytorch_metric_learning.distances import DotProductSimilarity, LpDistance
+from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity, LpDistance
 from pytorch_metric_learning.reducers import MeanReducer
 
 from tests.trainables.losses.cases import C, D, batch, made, same_value_and_gradients, value
@@ -112,6 +112,12 @@ PAIRS: list[tuple[str, dict[str, Any], Any]] = [
         pml.MultiSimilarityLoss(18.0, 64.0, 0.77),
     ),
     ("fastap", {"bins": 10}, pml.FastAPLoss(10)),
+    ("supcon", {"temperature": 0.3}, pml.SupConLoss(0.3)),
+    (
+        "roadmap",  # its second half alone
+        {"calibration": 1.0},
+        pml.ContrastiveLoss(0.9, 0.6, distance=CosineSimilarity()),
+    ),
     (
         "triplet_l2sq",
         {"margin": 0.2, "mining": "all"},
