@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from trainables.backbones.adapters import check_partial_training
 from trainables.backbones.memory import check_checkpointing, check_parts
 from trainables.config.images import DataConfig
+from trainables.config.network import MODE_DEFAULTS
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
@@ -74,6 +76,9 @@ class TrialConfig(Trial):
     def check_backbone_options(self) -> "TrialConfig":
         """Refuse options that this backbone does not support."""
         training, backbone = self.training, self.backbone
+        if backbone.trains_part:
+            any_rank = backbone.model_copy(update=MODE_DEFAULTS["lora"])
+            check_partial_training(any_rank, self.data.image_size)
         if backbone.mode == "frozen":
             for section, names in (
                 ("data.augment", ("interpolation", "resize", "pad")),

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
 Pooling = Literal["avg", "avg_max", "timm"]
+FROZEN_STREAM = (0, "backbone.frozen")  # of random weights, the same for any trial's seed
 
 
 class Backbone(nn.Module):
@@ -112,7 +113,7 @@ def build_backbone(
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with explain_model_errors(config.name, image_size):
         features, pooling = _probe_features(model, config, picture)
-    _hold_parameters(model, config.hold)
+    hold_parameters(model, config.hold)
     if folds_norms(config):
         LOG.info("%d frozen BatchNorms are folded", fold_frozen_norms(model, picture))
     if channels_last:
@@ -127,7 +128,7 @@ def build_backbone(
     ).train()
 
 
-def _hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
+def hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
     """Exclude from training all parameters whose dotted name begins with one of `prefixes`."""
     for prefix in prefixes:
         parameters = [p for n, p in model.named_parameters() if f"{n}.".startswith(f"{prefix}.")]
@@ -197,7 +198,7 @@ def build_frozen_backbone(
     config: "BackboneConfig", image_size: int, *, channels_last: bool = True
 ) -> Backbone:
     """Return the frozen backbone that computes cached features, the same for any trial's seed."""
-    with seed_global_generator(0, "backbone.frozen"):
+    with seed_global_generator(*FROZEN_STREAM):
         backbone = build_backbone(config, image_size, channels_last=channels_last)
     return backbone.requires_grad_(False).eval()
 

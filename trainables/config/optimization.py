@@ -8,20 +8,23 @@ from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig, store_as_none
 from trainables.errors import ConfigError
 
-Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]  # what a parameter is
+# what a parameter is
+Role = Literal["backbone", "adapters", "head", "proxies", "margins", "auxiliary"]
 ROLES: tuple[Role, ...] = get_args(Role)
-HELD: tuple[Role, ...] = ("backbone",)  # held during the warm-up by default
+HELD: tuple[Role, ...] = ("backbone",)  # held during the warm-up by default, with its adapters
 
 
 class Multipliers(ComponentConfig):
     """Learning rates relative to `optimizer.lr`, by role.
 
-    backbone: the network below the features. head: from features to embeddings. proxies: reference
-    points of a loss. margins: margins that a loss learns. auxiliary: other parts of a method, such
-    as flows and decoders.
+    backbone: the network below the features. adapters: what backbone.mode: lora trains instead of
+    the backbone; None is 1. head: from features to embeddings. proxies: reference points of a loss.
+    margins: margins that a loss learns. auxiliary: other parts of a method, such as flows and
+    decoders.
     """
 
     backbone: float = Field(1.0, ge=0)
+    adapters: Annotated[float | None, Field(ge=0), store_as_none(1)] = None
     head: float = Field(1.0, ge=0)
     proxies: float = Field(100.0, ge=0, **log_range(1, 300, "100 with Proxy-Anchor, 1 with others"))
     margins: float = Field(1.0, ge=0)
@@ -31,10 +34,11 @@ class Multipliers(ComponentConfig):
 class WeightDecays(ComponentConfig):
     """Weight decay by role, which replaces `optimizer.weight_decay`. None: that value.
 
-    backbone, head, proxies, margins, auxiliary: as in `optimizer.multipliers`.
+    backbone, adapters, head, proxies, margins, auxiliary: as in `optimizer.multipliers`.
     """
 
     backbone: float | None = Field(None, ge=0, le=1)
+    adapters: float | None = Field(None, ge=0, le=1)
     head: float | None = Field(None, ge=0, le=1)
     proxies: float | None = Field(None, ge=0, le=1)
     margins: float | None = Field(None, ge=0, le=1)
@@ -102,8 +106,8 @@ class ScheduleConfig(ComponentConfig):
         also fall in the warm-up (as in public Proxy-Anchor code, which steps the scheduler every
         epoch), or "warmup_end". None: "warmup_end".
     warmup_epochs: number of first epochs in which the roles of `warmup_hold` do not train.
-    warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone, as in
-        Proxy-Anchor's warm-up, which trains head and proxies.
+    warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone and its adapters,
+        as in Proxy-Anchor's warm-up, which trains head and proxies.
     """
 
     name: Literal["constant", "step", "multi_step", "cosine", "linear", "one_cycle"] = "one_cycle"
@@ -145,4 +149,4 @@ class ScheduleConfig(ComponentConfig):
     @property
     def held_roles(self) -> tuple[Role, ...]:
         """Return the roles that do not train in the warm-up."""
-        return HELD if self.warmup_hold is None else self.warmup_hold
+        return (*HELD, "adapters") if self.warmup_hold is None else self.warmup_hold

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-OWN_REVISION = ("backbones", "folding", "features", "resizing")
+OWN_REVISION = ("backbones", "folding", "adapters", "features", "resizing")
 CORE_REVISION = 1  # of training loop, optimiser, schedule, splits, sampling and augmentation
 EVALUATOR = "evaluator"  # computes metrics; `metrics.EVALUATOR` takes the place of a REVISION
 
@@ -24,6 +24,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
         for name in ("backbone", "bn_inception", "googlenet", "pyramidnet")
     ),
     "folding": ("trainables.backbones.frozen_norms",),
+    "adapters": ("trainables.backbones.adapters",),
     "features": ("trainables.data.features",),
     EVALUATOR: (
         "trainables.evaluation.metrics",
@@ -57,6 +58,8 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
     if backbone["mode"] == "frozen":
         parts.append("features")
+    elif backbone["mode"] != "finetune":  # a part of the backbone trains
+        parts.append("adapters")
     elif backbone["freeze_bn"]:
         parts.append("folding")
     # the condition of `DataConfig.uses_antialiasing`, for a dumped configuration

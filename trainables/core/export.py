@@ -6,7 +6,9 @@
 
 The file's metadata holds the trial's configuration, and a digest of it and of every tensor, which
 detects damage. The export of a fine-tuned trial is complete. That of a trial on frozen features has
-head, method and loss, and names the backbone and its weights, from which it is built again.
+head, method and loss, and names the backbone and its weights, from which it is built again. The
+export of a trial that trained a part of the backbone, such as adapters, has that part too, and the
+digest of the weights that it lacks.
 """
 
 import hashlib
@@ -69,26 +71,45 @@ class _Metadata(BaseModel):
     features: int = Field(ge=1, le=2**20)
     classes: list[Annotated[str, Field(max_length=10_000)]] = Field(min_length=1)
     frame: float = Field(gt=0, le=1, allow_inf_nan=False)
+    base_sha256: str | None = None
 
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
     """Write a model's file: the network's weights, the trial's configuration, and class names."""
-    metadata = {
+    metadata: dict[str, Any] = {
         "format": FORMAT,
         "config": config.model_dump(mode="json"),
         "features": network.width,
         "classes": list(train.classes),
         "frame": train.images.frame,  # share of an image's short side that evaluation crops
     }
-    state = network.state_dict()
+    if (base_sha256 := compute_base_digest(network)) is not None:
+        metadata["base_sha256"] = base_sha256
+    state = network.collect_trained_state()
     tensors = {name: tensor.detach().to("cpu").contiguous() for name, tensor in state.items()}
     text = _to_canonical_json(metadata | {"sha256": _compute_digest(metadata, tensors)})
     write_atomically(path, save(tensors, metadata={KEY: text}))
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Return all tensors of an export, on the CPU."""
-    return _read_export(path)[1]
+def load_weights(network: Network, path: Path) -> None:
+    """Load an export's tensors into the network of its trial."""
+    metadata, weights = _read_export(path)
+    check_base(network, metadata.base_sha256, str(path))
+    network.load_trained_state(weights)
+
+
+def compute_base_digest(network: Network) -> str | None:
+    """Return the SHA-256 of the weights that a network's export lacks, or None if it lacks none."""
+    base = {name: tensor.cpu().contiguous() for name, tensor in network.collect_base().items()}
+    return _compute_digest({}, base) if base else None
+
+
+def check_base(network: Network, sha256: str | None, file: str) -> None:
+    """Refuse `file`, made with base weights of digest `sha256`, if the network's differ."""
+    actual = compute_base_digest(network)
+    if actual != sha256:
+        fault = f"the weights here have the digest {actual}, but {file} was trained on {sha256}"
+        raise ConfigError("backbone.weights", f"{fault}. Provide the weights of its training.")
 
 
 @dataclass(eq=False)
@@ -193,6 +214,8 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     is_frozen = config.backbone.mode == "frozen"
     if is_frozen:
         backbone = build_frozen_backbone(config.backbone, config.data.image_size)
+    elif config.backbone.trains_part:
+        backbone = build_trial_backbone(config, seed=0)  # adapters of any seed are overwritten
     else:
         numbers = sum(tensor.numel() for tensor in weights.values())
         needed = count_parameters(config.backbone, config.data.image_size)
@@ -207,7 +230,8 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     # build the network and load the tensors, after checking each
     method = build_method(config, features=width, classes=len(classes), seed=0)
     network = Network(config, None if is_frozen else backbone, method, width)
-    needed_tensors = network.state_dict()
+    check_base(network, metadata.base_sha256, str(path))
+    needed_tensors = network.collect_trained_state()
     for name in sorted(weights.keys() | needed_tensors.keys()):
         actual_form, needed_form = (  # dtype and shape in the file and in the network
             f"{tensors[name].dtype} {list(tensors[name].shape)}" if name in tensors else "absent"
@@ -217,7 +241,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         require(actual_form == needed_form, fault)
         is_finite = bool(torch.isfinite(weights[name]).all())
         require(is_finite, f"The tensor {name!r} has NaN or infinite numbers")
-    network.load_state_dict(weights)
+    network.load_trained_state(weights)
     target = resolve_device(device)
     network.to(target).eval()
     backbone.to(target).eval()

@@ -47,6 +47,8 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
     names += [f"{kind}.{getattr(config, kind).name}" for kind in ("loss", "method", "data")]
     if folds_norms(config.backbone):
         names.append("folding")
+    if config.backbone.trains_part:
+        names.append("adapters")
     if config.data.uses_antialiasing:
         names.append("resizing")
     revisions = {name: int(get_revision(name)) for name in names}

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.backbones.adapters import restrict_training
+from trainables.backbones.backbone import FROZEN_STREAM, Backbone, build_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
+from trainables.config.optimization import Role
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.machine.devices import to_full_precision
@@ -38,8 +40,15 @@ class Network(nn.Module):
         self.method = method
         self.width = width
         # listed now, because `requires_grad` changes later, in the warm-up
-        parameters = () if backbone is None else backbone.parameters()
-        self.tuned = [parameter for parameter in parameters if parameter.requires_grad]
+        parameters = {} if backbone is None else dict(backbone.named_parameters(prefix="backbone"))
+        self.tuned = [parameter for parameter in parameters.values() if parameter.requires_grad]
+        self.tuned_role: Role = "adapters" if config.backbone.mode == "lora" else "backbone"
+        # names of parameters that keep the weights of a source, if only a part of them trains
+        self.base_names = [
+            name
+            for name, parameter in parameters.items()
+            if config.backbone.trains_part and not parameter.requires_grad
+        ]
         self.held = config.schedule.held_roles  # roles that do not train in the warm-up
         self.bf16 = config.training.precision == "bf16"
 
@@ -92,10 +101,23 @@ class Network(nn.Module):
         """Return the parameter groups that train in `phase` ("warmup" or "main")."""
         groups = self.method.param_groups(phase)
         if self.backbone is not None:
-            groups = [ParamGroup("backbone", self.tuned), *groups]
+            groups = [ParamGroup(self.tuned_role, self.tuned), *groups]
         if phase == "warmup":  # parameters of some roles do not train yet
             groups = [group for group in groups if group.role not in self.held]
         return groups
+
+    def collect_trained_state(self) -> dict[str, Tensor]:
+        """Return the state dict without the base: what a checkpoint or an export must hold."""
+        base = set(self.base_names)
+        return {name: tensor for name, tensor in self.state_dict().items() if name not in base}
+
+    def collect_base(self) -> dict[str, Tensor]:
+        """Return the backbone's parameters that keep their first weights while others train."""
+        return {name: self.get_parameter(name).detach() for name in self.base_names}
+
+    def load_trained_state(self, state: dict[str, Tensor]) -> None:
+        """Load what `collect_trained_state` returned; the base stays."""
+        self.load_state_dict({**self.collect_base(), **state})
 
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
@@ -111,12 +133,19 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
     """Build the backbone on the CPU; without weights, initialise it from its own random stream.
 
-    A second class token, which some methods add, has its own stream, so the rest stays the same.
+    Where only a part of it trains, it begins as the frozen backbone, which is the same for all
+    seeds. A second class token, which some methods add, has its own stream, as adapters have, so
+    the rest stays the same.
     """
-    with streams.seed_global_generator(seed, "init", "backbone"):
+    trains_part = config.backbone.trains_part
+    first_weights = FROZEN_STREAM if trains_part else (seed, "init", "backbone")
+    with streams.seed_global_generator(*first_weights):
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
+    if trains_part:
+        with streams.seed_global_generator(seed, "init", "adapters"):
+            restrict_training(backbone.model, config.backbone)
     if config.training.checkpointing:
         backbone.model.set_grad_checkpointing(True)  # type: ignore[operator]
     if METHODS[config.method.name].describe_traits(config.method).second_token is None:

@@ -25,7 +25,8 @@ def build_optimizer(config: OptimizerConfig, groups: list[ParamGroup]) -> torch.
         by_role.setdefault(group.role, []).extend(group.params)
     torch_groups: list[dict[str, Any]] = []
     for role, params in by_role.items():
-        base = config.lr * float(getattr(config.multipliers, role))
+        multiplier = getattr(config.multipliers, role)
+        base = config.lr * (1.0 if multiplier is None else float(multiplier))
         decay = config.get_weight_decay(role)
         torch_groups.append(
             {"params": params, "role": role, "base_lr": base, "lr": base, "weight_decay": decay}

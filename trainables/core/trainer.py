@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from trainables.core.assembly import assemble_parts, check_processes, seed_step
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
 from trainables.core.epoch_metrics import EpochMetrics, warn_of_overwhelming_terms
 from trainables.core.evaluator import Evaluator, list_epoch_splits
-from trainables.core.export import write_export
+from trainables.core.export import check_base, compute_base_digest, write_export
 from trainables.core.identity import compute_config_hash
 from trainables.core.optimizer import RateSchedule, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
@@ -245,7 +246,8 @@ class Trainer:
         """Copy the weights if `value` is the best metric yet, or if `selection.keep` is "last"."""
         is_last = self.config.selection.keep == "last"
         if self.best is None or is_last or value > self.best["value"]:
-            weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
+            state = self.network.collect_trained_state()
+            weights = {name: weight.detach().clone() for name, weight in state.items()}
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
 
     def finish(
@@ -256,7 +258,7 @@ class Trainer:
         `metrics` are computed besides those of the task.
         """
         assert self.best is not None, "Run train_epochs() before finish()."
-        self.network.load_state_dict(self.best["weights"])
+        self.network.load_trained_state(self.best["weights"])
         names = tuple(dict.fromkeys((*self.evaluator.task.metrics, *metrics)))
         evaluations = {split: self.evaluator.evaluate(split, names) for split in evaluate}
         if self.folder is not None:
@@ -288,6 +290,11 @@ class Trainer:
             **self.passes.describe_rounding(),  # micro-batch, checkpointing and processes
         }
 
+    @cached_property
+    def base_sha256(self) -> str | None:
+        """The digest of the weights that checkpoints lack, or None if checkpoints are complete."""
+        return compute_base_digest(self.network)
+
     def _update_training_time(self) -> None:
         """Add the time since the last call to the training time."""
         now = time.monotonic()
@@ -310,7 +317,8 @@ class Trainer:
             "seconds": self.seconds,
             "trace": None if self.trace is None else self.trace.get_state(),
             "history": [dataclasses.asdict(report) for report in self.history],
-            "network": clone_to_own_storage(self.network.state_dict()),
+            "network": clone_to_own_storage(self.network.collect_trained_state()),
+            "base_sha256": self.base_sha256,  # of the weights that `network` lacks
             "optimizer": clone_to_own_storage(self.optimizer.state_dict()),
         }
         self.checkpoints.save_state(self.steps, state, self.best)
@@ -318,7 +326,8 @@ class Trainer:
 
     def _restore_checkpoint(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
         """Load the trial's state from a checkpoint; `best` has the best weights so far."""
-        self.network.load_state_dict(state["network"])
+        check_base(self.network, state.get("base_sha256"), "the checkpoint of this trial")
+        self.network.load_trained_state(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.history = [EpochReport(**report) for report in state["history"]]

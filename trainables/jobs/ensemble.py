@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.core.assembly import assemble_parts
-from trainables.core.export import read_weights
+from trainables.core.export import load_weights
 from trainables.core.runtime import Runtime
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
@@ -88,7 +88,7 @@ def _embed_test_images(member: Member, runtime: Runtime) -> tuple[Tensor, PlainS
     splits = load_splits(member.config.data, runtime.cache_dir)
     parts = assemble_parts(member.config, member.seed, splits, runtime.cache_dir, device)
     network = parts.network.eval()
-    network.load_state_dict(read_weights(member.export))
+    load_weights(network, member.export)
     z = torch.cat([network.embed(block) for block in parts.inputs.iterate_blocks(splits.test)])
     score = network.retrieval_score()
     if not isinstance(score, PlainScore):

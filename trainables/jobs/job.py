@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from trainables.core.code_version import prepare_folder, require_driver_code
-from trainables.core.export import read_weights
+from trainables.core.export import load_weights
 from trainables.core.identity import compute_config_hash
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import TrialFolder
@@ -103,7 +103,7 @@ def _compute_missing_metrics(
     if folder is None or not any(missing.values()):
         return {}
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
-    trainer.network.load_state_dict(read_weights(join_inside(folder, export)))
+    load_weights(trainer.network, join_inside(folder, export))
     return {
         split: earlier.get(split, {}) | trainer.evaluator.evaluate(split, names)
         for split, names in missing.items()

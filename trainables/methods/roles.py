@@ -16,8 +16,8 @@ def list_trained_roles(trial: Trial) -> tuple[Role, ...]:
     """Return the parameter roles (backbone, head, proxies …) that train after the warm-up."""
     texts = (part.model_dump_json() for part in (trial.method, trial.loss))
     roles = _find_roles(trial.method.name, trial.loss.name, *texts)
-    if trial.backbone.mode == "finetune":
-        roles |= {"backbone"}
+    if trial.backbone.mode != "frozen":
+        roles |= {"adapters" if trial.backbone.mode == "lora" else "backbone"}
     return tuple(role for role in ROLES if role in roles)
 
 

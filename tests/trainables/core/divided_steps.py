@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ablate.testing import trials
 from tests.trainables.components import labels_for, loss_options
 from trainables import streams
+from trainables.backbones.adapters import restrict_training
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.grad_cache import GradCacheRunner
 from trainables.backbones.pixels import Pixels
@@ -46,6 +47,16 @@ def convolutions(*, freeze_bn: bool = True) -> Backbone:
     config = BackboneConfig(name="mobilenetv3_small_050", weights="none", freeze_bn=freeze_bn)
     with streams.seed_global_generator(0, "cnn"):
         return build_backbone(config, 32).double()
+
+
+def adapted() -> Backbone:
+    """The transformer with adapters that are not zero, which alone train."""
+    backbone = transformer()
+    with streams.seed_global_generator(0, "adapters"):
+        restrict_training(backbone.model, BackboneConfig(name="vit", mode="lora", rank=2))
+        for parameter in filter(lambda p: p.requires_grad, backbone.parameters()):
+            nn.init.normal_(parameter, std=0.3)
+    return backbone
 
 
 def _backbone(model: nn.Module, features: int) -> Backbone:
@@ -91,7 +102,7 @@ def stepped(
     assert not isinstance(subset, str), subset
     head = build_method(subset, features=backbone.features, classes=CLASSES, seed=5)
     head = head.to(device, next(backbone.parameters()).dtype)
-    backbone.requires_grad_(True).zero_grad()
+    backbone.zero_grad()
     passes = GradCacheRunner(
         through or backbone, backbone, head, most=most, checkpointed=False, group=group
     )

@@ -60,6 +60,17 @@ def test_parts_of_a_convolutional_backbone_whose_norms_are_fixed(most: int) -> N
     assert divided.max_difference(undivided, parts) < CLOSE
 
 
+def test_parts_of_a_backbone_of_which_adapters_train() -> None:
+    undivided, parts = (
+        divided.stepped(divided.adapted(), "plain", "proxy_anchor", most) for most in (None, 5)
+    )
+    assert divided.max_difference(undivided, parts) < CLOSE
+    trained = {name for name, gradient in parts.items() if gradient is not None}
+    assert {name for name in trained if name.startswith("model.")} == {
+        name for name in parts if name.endswith(("lora_a", "lora_b"))
+    }
+
+
 def test_four_parts_take_a_quarter_of_the_memory() -> None:
     backbone = divided.transformer()
     undivided, quarter = (

@@ -52,13 +52,22 @@ def run_until_killed(job: Job, epoch: int) -> list[dict[str, Any]]:
     return events
 
 
-@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+@pytest.mark.parametrize(
+    "backbone",
+    [
+        {"mode": "frozen"},
+        {"mode": "finetune"},
+        {"mode": "lora", "name": "test_vit"},
+        pytest.param({"mode": "bias"}, marks=pytest.mark.slow),
+        pytest.param({"mode": "last_blocks", "freeze_bn": False}, marks=pytest.mark.slow),
+    ],
+)
 def test_killed_and_resumed_ends_in_the_same_bytes(
-    mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
+    backbone: dict[str, Any], drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
     trial = config(
         drawn,
-        backbone={"mode": mode},
+        backbone=backbone,
         method={"name": "ddml"},
         schedule={"warmup_epochs": 1},
         training={"epochs": 5},

@@ -45,7 +45,9 @@ TASKS: dict[str, dict[str, Any]] = {
 
 def backbones() -> list[tuple[Backbone, int, slice]]:
     """Each with the side of its images, and which cases are tried on it."""
-    return [(divided.transformer(), 16, slice(None)), (divided.convolutions(), 32, slice(1))]
+    one = slice(1)
+    others = [(divided.convolutions(), 32, one), (divided.adapted(), 16, one)]
+    return [(divided.transformer(), 16, slice(None)), *others]
 
 
 def steps(group: Group, pair: Group | None) -> list[Any]:

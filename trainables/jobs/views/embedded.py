@@ -24,7 +24,7 @@ from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
-from trainables.core.export import read_weights
+from trainables.core.export import load_weights
 from trainables.core.trial_folder import TrialFolder
 from trainables.data.augment import cut_eval_images
 from trainables.data.splits import load_splits
@@ -56,7 +56,7 @@ class Reader:
         self.config, seed = TrialConfig.model_validate(recorded["config"]), int(recorded["seed"])
         self.splits, self.device = load_splits(self.config.data, cache), resolve_device(device)
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
-        parts.network.load_state_dict(read_weights(export))
+        load_weights(parts.network, export)
         self.network, self.inputs = parts.network.eval(), parts.inputs
         self._splits: dict[str, Embedded] = {}  # the splits embedded so far
 
