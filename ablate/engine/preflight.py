@@ -273,7 +273,7 @@ def find_missing_weights(
             continue
         # trials with a frozen backbone need no weights if the cache has the backbone's features
         data = use.data if backbone.mode == "frozen" else None
-        key = backbone.model_dump_json() + (data.images if data else "")
+        key = backbone.base.model_dump_json() + (data.images if data else "")
         if key in checked:
             continue
         checked.add(key)

@@ -46,7 +46,7 @@ MOST_PILOTS = 24  # kinds of trials that are tried
 MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),
-    "backbone": ("name", "mode"),
+    "backbone": ("name", "mode", "blocks"),
     "training": ("batch_size", "micro_batch", "checkpointing", "packed"),  # packed: before 0.2.0
     "embedding": ("dim",),
     "loss": ("name",),

@@ -250,7 +250,7 @@ class _Checker:
         except ConfigError as fault:
             if name in self.plan.order:  # data of unselected studies may be absent
                 raise self._relocate_data_fault(fault, layers) from None
-        network = (config.backbone, config.data.image_size)
+        network = (config.backbone.base, config.data.image_size)
         if network not in self.networks:
             try:
                 check_fits(*network)

@@ -1,6 +1,6 @@
-"""Expand `space: default` to the axes that optimiser, loss and method state beside their fields.
+"""Expand `space: default` to the axes that components of a trial state beside their fields.
 
-    space: default                                        # the axes of all three
+    space: default                                        # of optimiser, loss, method and adapters
     space: {method: default, optimizer.lr: {low: …, …}}   # those of the method, and one more
 
 An axis that the file gives wins over a default one.
@@ -15,7 +15,7 @@ from ablate.values.paths import flatten_paths
 from trainables.errors import ConfigError
 
 DEFAULT = "default"
-SECTIONS = ("optimizer", "loss", "method")
+SECTIONS = ("optimizer", "loss", "method", "backbone")
 
 
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,21 +75,26 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
 
 
 def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the axes, by path, that the optimiser, the loss or the method states for itself.
+    """Return the axes, by path, that the optimiser, loss, method or backbone states for itself.
 
     The learning rate of proxies is an axis only if the loss has proxies, and that of a method's own
-    parts only if the method is not plain.
+    parts only if the method is not plain. The axes of the backbone are those of adapters.
 
     Args:
-        section: `optimizer`, `loss` or `method`.
-        trial: settings that name the loss and the method.
+        section: `optimizer`, `loss`, `method` or `backbone`.
+        trial: settings that name the loss, the method and the mode of the backbone.
     """
+    from trainables.config.network import BackboneConfig
     from trainables.config.optimization import OptimizerConfig
     from trainables.config.ranges import list_default_axes
     from trainables.losses.base import LOSSES, Loss
     from trainables.methods.base import METHODS
     from trainables.trial import TrialConfig
 
+    if section == "backbone":
+        backbone = trial.get("backbone")
+        is_adapted = isinstance(backbone, Mapping) and backbone.get("mode") == "lora"
+        return list_default_axes(BackboneConfig, section) if is_adapted else {}
     names, default = {}, TrialConfig()
     for part in ("loss", "method"):
         settings = trial.get(part)

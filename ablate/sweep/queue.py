@@ -163,7 +163,7 @@ class Order:
 def _trains_backbone(config: Mapping[str, Any]) -> bool:
     path = "backbone.mode"
     mode = get_at(config, path) if has_path(config, path) else BackboneConfig().mode
-    return bool(mode == "finetune")
+    return bool(mode != "frozen")
 
 
 def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from ablate.values.canonical import to_canonical_json
 from ablate.values.layers import find_origin
 from ablate.values.paths import expand_paths, has_path
 from trainables.config.images import DataConfig
-from trainables.config.network import BackboneConfig
+from trainables.config.network import PART_OPTIONS, BackboneConfig
 from trainables.config.sections import TrainingConfig
 from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
@@ -147,7 +147,8 @@ def is_batch_path(path: str) -> bool:
 
 
 def _is_backbone_path(path: str) -> bool:
-    return path.startswith("backbone")
+    """Return whether a path may change which weights a backbone needs."""
+    return path.startswith("backbone") and path.removeprefix("backbone.") not in PART_OPTIONS
 
 
 def _is_input_path(path: str) -> bool:

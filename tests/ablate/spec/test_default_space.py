@@ -11,6 +11,7 @@ from ablate.samplers.space import Axis
 from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from tests.ablate import specs
+from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -45,6 +46,18 @@ def test_all_sections_or_one_of_them() -> None:
 def test_rates_follow_the_parts_that_a_trial_has() -> None:
     assert [*space({"optimizer": "default"})] == RATES[:2]
     assert [*space({"optimizer": "default"}, loss={"name": "multi_similarity"})] == RATES[:1]
+
+
+def test_adapters_bring_the_ranges_of_their_options() -> None:
+    axes = space("default", backbone={"mode": "lora"})
+    assert [*axes] == [*RATES[:2], "loss.temperature", "backbone.rank", "backbone.alpha"]
+    for option in ("rank", "alpha"):
+        axis, section = axes[f"backbone.{option}"], BackboneConfig(mode="lora")
+        assert axis.is_possible(getattr(section, option))
+        for end in axis.list_ends():
+            BackboneConfig.model_validate({"mode": "lora", option: end})
+    with pytest.raises(ConfigError, match="there are no default ranges"):
+        space({"backbone": "default"})
 
 
 @pytest.mark.parametrize("name", ["nope", ["nope"], {"nope": 1}])
