@@ -74,7 +74,7 @@ class AdaptedLayer(nn.Module):
         else:  # the scale is multiplied where there are only r features
             change = F.linear(self.scale * F.linear(x, self.lora_a), self.lora_b)
         output: Tensor = self.layer(x)
-        return output + change
+        return output.add_(change)  # in place, because the sum would take as much memory again
 
 
 def merge_adapters(model: nn.Module) -> nn.Module:

@@ -24,7 +24,7 @@ class Multipliers(ComponentConfig):
     """
 
     backbone: float = Field(1.0, ge=0)
-    adapters: Annotated[float | None, Field(ge=0), store_as_none(1)] = None
+    adapters: float | None = Field(None, ge=0)
     head: float = Field(1.0, ge=0)
     proxies: float = Field(100.0, ge=0, **log_range(1, 300, "100 with Proxy-Anchor, 1 with others"))
     margins: float = Field(1.0, ge=0)
