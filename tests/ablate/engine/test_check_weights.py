@@ -67,6 +67,16 @@ def test_a_file_that_is_not_here(
     assert "Give the right backbone.weights or SHA-256" in capsys.readouterr().err
 
 
+def test_a_file_that_a_search_over_adapters_needs(
+    spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapters = {"name": "test_vit", "mode": "lora", "weights": str(tmp_path / "trained.pth")}
+    spec["trial"]["backbone"] |= {**adapters, "weights_sha256": "0" * 64}
+    spec["studies"] = {"rates": {"design": "search", "trials": 2, "space": {"backbone": "default"}}}
+    assert ablate(spec, tmp_path, "--plan") == 0
+    assert "trained.pth is not on this machine" in capsys.readouterr().out
+
+
 def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path: Path) -> None:
     """Features that are cached need no weights any more."""
     file = tmp_path / "trained.pth"
