@@ -10,6 +10,8 @@ import re
 import traceback
 from pathlib import Path
 
+# how the reason of a failure event begins if the trial ran out of memory
+OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 HIDDEN = "***"
 SHORTEST = 8  # characters; a shorter value may be part of any word
 _SECRET = re.compile(

@@ -107,7 +107,7 @@ def facts(out: Path) -> dict[str, Any]:
             fact["provenance"] = {
                 name: value
                 for name, value in (row["provenance"] or {}).items()
-                if name not in ("resumed_from_epoch", "steps_this_process")
+                if name not in ("resumed_from_epoch", "steps_this_process", "peak_bytes")
             }
             fact["curve"] = [
                 (e["epoch"], e["steps"], timeless(e["metrics"]))

@@ -26,11 +26,11 @@ from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
+from trainables.jobs.redaction import OUT_OF_MEMORY
 from trainables.jobs.request import Job
 from trainables.machine.processes import end_process_after
 from trainables.machine.texts import escape_control_characters
 
-OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")  # no failure of the trial: it needs more memory
 REPORTED_METRICS = ("map_at_r", "top_1_accuracy")  # in the line of a finished trial
 
 
