@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_differences
+from ablate.values.limits import Needs, read_needs
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,7 @@ class Fact:
     status: str | None  # None: the ledger has no such trial
     evaluations: dict[str, dict[str, float]]
     foreign: bool = False  # other code made it: it is neither used nor replaced
+    needs: Needs = field(default_factory=dict)  # what its training needed, as far as known
 
     def is_settled(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
         """Return whether the trial failed, or is done with these evaluations and metrics."""
@@ -111,4 +113,4 @@ class Facts:
                 self.differing[trial_id] = Differing(names, status, source, evaluators)
         evaluations = self.ledger.get_evaluations(trial_id, self.evaluator)
         is_foreign = self.strict and trial_id in self.differing
-        self._read[trial_id] = Fact(status, evaluations, is_foreign)
+        self._read[trial_id] = Fact(status, evaluations, is_foreign, read_needs(row))

@@ -272,8 +272,11 @@ class Ledger(Records):
         params: Mapping[str, Any],
         config_hash: str,
         beside: Sequence[int] | None = None,
-    ) -> None:
-        """Record a new proposal, and which earlier proposals had no result yet (`beside`)."""
+    ) -> bool:
+        """Record a new proposal, and which earlier proposals had no result yet (`beside`).
+
+        Return False if another driver recorded this proposal before.
+        """
         with self.begin_transaction():
             is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
@@ -282,6 +285,14 @@ class Ledger(Records):
             if is_first and beside is not None:
                 values = (study_key, idx, to_json(list(beside)))
                 self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
+            return bool(is_first)
+
+    def put_infeasible(
+        self, study_key: str, idx: int, sweep_id: str, study: str, needs: Mapping[str, float]
+    ) -> None:
+        """Record that a proposal is not trained by a sweep, because it needs too much."""
+        values = study_key, idx, sweep_id, study, to_json(needs)
+        self._execute("INSERT OR IGNORE INTO infeasible VALUES (?,?,?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
         """Record the epoch at which a scheduler stopped a cell; the first record stays."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ablate.ledger.records import NO_FOLD, Records, Row
+from ablate.values.limits import Limits, describe_needs, read_needs
 from trainables.errors import ConfigError
 
 
@@ -18,10 +19,13 @@ class Query:
 
 # all columns of all trials, in the order in which they were first claimed
 list_trials = Query("SELECT * FROM trials ORDER BY created, trial_id")
-# trial_id, config, seconds, epochs of the trials that are done
+# what trials needed that have been done since a time, in seconds
 list_finished_trials = Query(
-    "SELECT trial_id, config_json, seconds, epochs FROM trials WHERE status='done'"
+    "SELECT trial_id, config_json, status, seconds, epochs, steps, ended, provenance_json "
+    "FROM trials WHERE status='done' AND ended>=CAST(? AS REAL)"
 )
+# of a sweep: study, and estimated needs beyond the limits, of the proposals that are not trained
+list_infeasible = Query("SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx")
 # trial_id, owner, heartbeat of the trials that somebody holds
 list_owners = Query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
 # trial_id, status, reason of the trials that have one
@@ -86,6 +90,18 @@ def format_cell_address(cell: Row) -> str:
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
     name = str(cell["cell"]).replace("\n", "\\n")  # a text value of a spec may have several lines
     return f"{cell['study']}/{name}@{cell['seed']}{fold}"
+
+
+def mark_infeasible(records: Records, sweep_id: str) -> list[Row]:
+    """Return the rows of a sweep's cells; `infeasible` says what of a cell exceeded its limits."""
+    rows, reasons = records.list_cells(sweep_id), dict[tuple[str, str], str]()
+    studies = records.get_sweep(sweep_id)["spec"].get("studies") or {}
+    for row in rows:
+        limits = (studies.get(row["study"]) or {}).get("limits") or {}
+        trial = records.get_trial(row["trial_id"]) if limits else None
+        if trial and (needs := Limits(**limits).select_excessive(read_needs(trial))):
+            reasons[row["study"], row["cell"]] = f"it needed {describe_needs(needs)}"
+    return [row | {"infeasible": reasons.get((row["study"], row["cell"]))} for row in rows]
 
 
 def find_last_epochs(records: Records) -> dict[str, int]:

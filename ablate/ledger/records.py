@@ -101,12 +101,15 @@ class Records:
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def list_proposals(self, study_key: str) -> dict[int, Row]:
-        """Map the index of each proposal of a search to its params, config_hash and `beside`.
+        """Map the index of each proposal to its params, config_hash, `beside` and `infeasible`.
 
         `beside` lists earlier proposals without a result when an asynchronous proposal was made.
+        `infeasible` has the estimated needs of a proposal that is not trained; None for others.
         """
         rows = self.query(
-            "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
+            "SELECT p.*, b.beside_json, (SELECT needs_json FROM infeasible i WHERE "
+            "i.study_key=p.study_key AND i.idx=p.idx LIMIT 1) AS infeasible_json "
+            "FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
             "WHERE p.study_key=? ORDER BY p.idx",
             [study_key],
         )

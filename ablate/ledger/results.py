@@ -240,10 +240,14 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
 
 
 def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
-    """Map each study to a mapping from its cells to their rows, one for each seed and fold."""
+    """Map each study to a mapping from its cells to their rows, one for each seed and fold.
+
+    Cells of a search that broke its limits are left out.
+    """
     studies: dict[str, dict[str, list[Row]]] = {}
-    for row in records.list_cells(sweep_id):
-        studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
+    for row in queries.mark_infeasible(records, sweep_id):
+        if row["infeasible"] is None:
+            studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
     return studies
 
 

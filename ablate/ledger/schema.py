@@ -18,8 +18,9 @@ from ablate.ledger.sqlite_files import NoDatabase, read_header
 from trainables.errors import ConfigError
 
 # Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order
-# of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts.
-VERSION = 8
+# of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts, 9 the table
+# infeasible.
+VERSION = 9
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -61,6 +62,9 @@ CREATE TABLE IF NOT EXISTS stops(
 CREATE TABLE IF NOT EXISTS beside(
     study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
     PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS infeasible(
+    study_key TEXT NOT NULL, idx INTEGER NOT NULL, sweep_id TEXT NOT NULL, study TEXT NOT NULL,
+    needs_json TEXT NOT NULL, PRIMARY KEY(study_key, idx, sweep_id, study)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS warm_starts(
     sweep_id TEXT NOT NULL, study TEXT NOT NULL, trials_json TEXT NOT NULL,
     PRIMARY KEY(sweep_id, study)) WITHOUT ROWID;

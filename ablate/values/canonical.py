@@ -8,8 +8,8 @@ MAX_SEEDS = 10_000
 MAX_SEED = 2**31 - 1
 # Options of a study added after the first release; their defaults are left out of identities.
 LATER = (
-    *("box", "by", "cross", "folds", "neutral", "objectives", "points", "population", "prior"),
-    *("race", "scheduler", "shift_seeds", "splits", "splits_seen", "warm_start", "when"),
+    *("box", "by", "cross", "folds", "limits", "neutral", "objectives", "points", "population"),
+    *("prior", "race", "scheduler", "shift_seeds", "splits", "splits_seen", "warm_start", "when"),
 )
 
 

@@ -194,6 +194,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
         (1, ["DROP TABLE stops"]),
         (2, ["DROP TABLE beside"]),
         (7, ["DROP TABLE warm_starts"]),
+        (8, ["DROP TABLE infeasible"]),
         (
             5,
             [
@@ -224,6 +225,9 @@ def test_a_ledger_of_before_gets_what_it_lacks(
         assert later.get_warm_start("s", "study") is None
         later.put_warm_start("s", "study", ["t"])
         assert later.get_warm_start("s", "study") == ["t"]
+        assert later.list_proposals("k")[0]["infeasible"] is None
+        later.put_infeasible("k", 0, "s", "study", {"memory": 3e10})
+        assert later.list_proposals("k")[0]["infeasible"] == {"memory": 3e10}
 
 
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
