@@ -18,6 +18,8 @@ class ObservedTrial:
         running: whether it has no result yet; `value` is then meaningless.
         reports: values by epoch of a stopped proposal.
         concurrent: indices of the earlier proposals that had no result when this one was made.
+        excess: by which share it exceeds the search's `limits`; above 0 it is infeasible and has no
+            value, and whether it was trained does not matter. None in a search without limits.
     """
 
     params: dict[str, Any]
@@ -25,6 +27,7 @@ class ObservedTrial:
     running: bool = False
     reports: Mapping[int, float] = field(default_factory=dict)
     concurrent: tuple[int, ...] = ()
+    excess: float | None = None
 
     @property
     def values(self) -> tuple[float, ...] | None:

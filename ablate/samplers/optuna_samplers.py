@@ -80,11 +80,14 @@ class ByOptuna(Sampler):
         """Convert an earlier proposal to a trial of Optuna.
 
         A failure becomes a pruned trial: TPE ranks it below the finished ones, by the epoch that it
-        reached. With several objectives TPE cannot rank it, so it becomes a failed trial.
+        reached. With several objectives TPE cannot rank it, so it becomes a failed trial. In a
+        search with limits, the excess is Optuna's constraint, and TPE ranks an infeasible proposal
+        below all others, by its excess.
         """
         from optuna.trial import TrialState, create_trial
 
         is_multi_objective, space = len(self.study.directions) > 1, self.study.space
+        excess = proposal.excess  # None without limits
         params, reports = proposal.params, dict[int, float]()
         if self.whole:  # the sampler models all axes: add the inactive ones
             draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
@@ -96,7 +99,8 @@ class ByOptuna(Sampler):
         if proposal.running:
             state, values = TrialState.RUNNING, None
         elif values is None:
-            state = TrialState.FAIL if is_multi_objective else TrialState.PRUNED
+            is_failure = is_multi_objective and not (excess or 0) > 0
+            state = TrialState.FAIL if is_failure else TrialState.PRUNED
             reports = {} if is_multi_objective else dict(proposal.reports)
         return create_trial(
             state=state,
@@ -104,6 +108,7 @@ class ByOptuna(Sampler):
             intermediate_values=reports,
             params={path: space[path].to_optuna(value) for path, value in params.items()},
             distributions={path: space[path].to_optuna_distribution() for path in params},
+            constraints=None if excess is None or proposal.running else {"limits": excess},
         )
 
 
