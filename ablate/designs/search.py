@@ -13,6 +13,7 @@ from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
 from ablate.values.canonical import drop_unused
+from ablate.values.limits import Limits
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class Search(StudyBase):
     neutral: `{best_of: tune_baseline}` adds a candidate: the method's neutral configuration with
         the best values of that study. It counts in the budgets of both, is ranked with the
         proposals, and is shown to the sampler if the space contains it.
+    limits: `{memory: 20GB, seconds: 600}`: the most that a trial may need. A proposal that needs
+        more by the ledger's finished trials of its kind is not trained and does not count in
+        `trials`; the sampler learns that it is infeasible. A trial that needed more, or that ran
+        out of memory, is not ranked. After four times as many proposals beyond the limits as
+        `trials` the search ends (`ablate/sweep/trial_costs.py`).
     objectives: several are possible with tpe, gp, nsga2 and the random samplers. The best cell is
         best in the first objective, then in the second, …: a point of the Pareto front.
 
@@ -64,6 +70,7 @@ class Search(StudyBase):
     neutral: Around | None = None
     space: dict[str, Axis] = Field({})
     warm_start: str | None = None
+    limits: Limits | None = None
     first_points: tuple[dict[str, Any], ...] = Field((), alias="points")
 
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
@@ -125,9 +132,13 @@ class Search(StudyBase):
         return self
 
     def notes(self) -> list[str]:
-        if isinstance(self.sampler, str) or self.sampler.is_seeded:
-            return []
-        return [f"{self.sampler.class_name} takes no seed, so the search cannot be resumed exactly"]
+        notes = []
+        if self.limits is not None:
+            notes.append(f"limits of a trial: {self.limits.describe()}")
+        if not (isinstance(self.sampler, str) or self.sampler.is_seeded):
+            fault = f"{self.sampler.class_name} takes no seed"
+            notes.append(f"{fault}, so the search cannot be resumed exactly")
+        return notes
 
     def identifies(self) -> dict[str, Any]:
         """Return the options on which the proposals depend, besides base, objective and seeds.
@@ -146,5 +157,7 @@ class Search(StudyBase):
             content["objectives"] = [objective.model_dump() for objective in self.objectives]
         # options of later versions, left out if unused: else known searches would start anew
         points = self.first_points or None
-        later = {"folds": self.folds, "population": self.population, "points": points}
+        limits = None if self.limits is None else self.limits.model_dump()
+        later: dict[str, Any] = {"folds": self.folds, "population": self.population}
+        later |= {"points": points, "limits": limits}
         return content | {key: value for key, value in later.items() if value is not None}

@@ -111,7 +111,8 @@ def count_cells(progression: Progression, name: str, running: set[str]) -> Study
         elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
             row.done += 1
             value = fact.evaluations.get(split, {}).get(metric)
-            if value is not None:
+            is_feasible = (progression.measure_excess([cell]) or 0) <= 0
+            if value is not None and is_feasible:
                 values.setdefault(cell.idx, []).append(value)
         elif cell.trial_id in running:
             row.running += 1

@@ -36,6 +36,7 @@ from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
+from ablate.sweep.trial_costs import build_cost_key
 from ablate.tracking.store import build_public_environment
 from reports.stats.describe import pooled_sd
 from trainables.core.runtime import Runtime
@@ -44,13 +45,6 @@ from trainables.jobs.request import Job
 
 MOST_PILOTS = 24  # kinds of trials that are tried
 MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill
-KIND = {  # fields that decide how long an epoch takes
-    "data": ("name", "root", "image_size"),
-    "backbone": ("name", "mode", "blocks"),
-    "training": ("batch_size", "micro_batch", "checkpointing", "packed"),  # packed: before 0.2.0
-    "embedding": ("dim",),
-    "loss": ("name",),
-}
 
 
 @dataclass(frozen=True)
@@ -202,6 +196,8 @@ class Workload:
         text += f", {len(settled)} known already"
         if shared:
             text += f", shares trials with {', '.join(sorted(shared))}"
+        if state.infeasible:
+            text += f", {len(state.infeasible)} proposals beyond the limits"
         if state.blocked:
             text += f", blocked: {state.blocked}"
         elif hidden:
@@ -291,25 +287,10 @@ class Estimate:
         self.longest = max(self.longest, seconds)
 
 
-def build_cost_key(config: Mapping[str, Any]) -> str:
-    """Return a text that is equal for configurations whose epochs take equally long.
-
-    It names data set, network, batch and method, but no float options, which cost no time.
-    """
-
-    def drop_floats(options: Any) -> Any:
-        if not isinstance(options, Mapping):
-            return options
-        return {k: drop_floats(v) for k, v in options.items() if not isinstance(v, float)}
-
-    fields = [config[section].get(name) for section, names in KIND.items() for name in names]
-    return json.dumps([*fields, drop_floats(config["method"])], sort_keys=True)
-
-
 def load_measured_rates(records: Records) -> dict[str, Rate]:
     """Return the median seconds of an epoch of each kind of finished trial, by cost key."""
     seconds: dict[str, list[float]] = {}  # cost key → seconds of an epoch in each trial
-    for row in queries.list_finished_trials(records):
+    for row in queries.list_finished_trials(records, "0"):
         if row["epochs"] and row["seconds"] is not None:
             key = build_cost_key(row["config"])
             seconds.setdefault(key, []).append(row["seconds"] / row["epochs"])

@@ -5,6 +5,7 @@ by proposals (`Proposer`), a race by seeds (`Racing`). `Progression.list_new_cel
 start and after every finished trial and never waits. Plans, the engine and `--cell` share it.
 """
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 from ablate.designs.base import SampledDesign, StudyBase
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.ledger.facts import Facts
+from ablate.ledger.records import Row
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
@@ -22,8 +24,10 @@ from ablate.samplers.space import Space
 from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
 from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
-from ablate.sweep.state import StudyState, SweepState
+from ablate.sweep.state import StudyState, SweepState, get_limits
+from ablate.sweep.trial_costs import TrialCosts
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
+from ablate.values.limits import MOST_INFEASIBLE
 from ablate.values.paths import find_at, get_at, has_path
 from reports.tables.labels import choose_smallest_effect, display_scale
 
@@ -39,6 +43,7 @@ class Proposer:
         self._sweep, self.name, self.study = sweep, name, study
         self._state = sweep.studies[name]
         self._neutral_params: dict[str, Any] | None = None  # the neutral cell as a proposal
+        self._limits, self._costs = get_limits(study), TrialCosts(sweep.facts.ledger)
 
     def propose_ready(self) -> list[Cell]:
         """Return the cells of the next round once all earlier results are known.
@@ -47,33 +52,42 @@ class Proposer:
         """
         # begin with the neutral cell (method switched off), once the inherited settings are known
         state, round_size = self._state, self.study.round
-        start = len(state.listed)  # the number of proposals so far
         neutral_cells = None if self._find_inherited() is None else self._list_neutral_once()
         if neutral_cells is None:  # wait for other studies
             return []
-        if neutral_cells or start >= self.study.trials:  # []: there are none, or no new ones
+        if neutral_cells or self.is_exhausted:  # []: there are none, or no new ones
             return neutral_cells
         # restore recorded proposals of an asynchronous search (`round_size` is "asynchronous")
         proposals = self._sweep.facts.ledger.list_proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(round_size, str):
             # `_build_proposal` lengthens `state.listed`
-            while (idx := len(state.listed)) in proposals and idx < self.study.trials:
-                fresh += self._build_proposal(idx, proposals[idx]["params"])
+            while (idx := len(state.listed)) in proposals and not self.is_exhausted:
+                fresh += self._build_proposal(idx, proposals[idx])
             return fresh
-        # propose a round, in which the round's earlier proposals count as running
-        if start and not all(map(self._sweep.is_known, state.cells)):
+        # propose a round, in which the round's earlier proposals count as running; a proposal
+        # beyond the limits is replaced
+        if state.listed and not all(map(self._sweep.is_known, state.cells)):
             return []
-        earlier = self.list_history({})
-        for idx in range(start, min(start + round_size, self.study.trials)):
-            params = proposals[idx]["params"] if idx in proposals else None
-            cells = self._build_proposal(idx, params, earlier)
-            concurrent = self._list_round_before(start, idx)
-            earlier.append(
-                ObservedTrial(cells[0].coords, None, running=True, concurrent=concurrent)
-            )
+        earlier, end = self.list_history({}), self.n_feasible + round_size
+        while self.n_feasible < end and not self.is_exhausted:
+            idx = len(state.listed)
+            cells = self._build_proposal(idx, proposals.get(idx), earlier)
+            trial = state.infeasible.get(idx) or ObservedTrial(cells[0].coords, None, running=True)
+            earlier.append(replace(trial, concurrent=self._list_round_before(idx)))
             fresh += cells
         return fresh
+
+    @property
+    def n_feasible(self) -> int:
+        """The number of proposals so far that are trained, and so count in the budget."""
+        return len(self._state.listed) - len(self._state.infeasible)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the search makes no further proposals."""
+        trials, n_infeasible = self.study.trials, len(self._state.infeasible)
+        return self.n_feasible >= trials or n_infeasible >= MOST_INFEASIBLE * trials
 
     def can_propose(self) -> bool:
         """Return whether this search is asynchronous, not yet complete, and can propose now.
@@ -86,18 +100,24 @@ class Proposer:
         if self._sweep.plan.spec.studies[self.name].find_baseline() is not None and not neutral:
             return False  # its neutral cell is not listed yet
         can_begin = all(map(self._sweep.is_known, neutral))
-        return can_begin and len(self._state.listed) < self.study.trials
+        return can_begin and not self.is_exhausted
 
     def propose_one(self) -> list[Cell]:
-        """Return the cells of one more asynchronous proposal, based on the results so far."""
-        proposals, idx = self._sweep.facts.ledger.list_proposals(self.key), len(self._state.listed)
-        # "beside" of a recorded proposal lists those that had no result when it was made
-        earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
-        concurrent = tuple(  # as indices of proposals
-            i - self._first_position for i, trial in enumerate(earlier) if trial.running
-        )
-        params = proposals[idx]["params"] if idx in proposals else None  # by another driver
-        return self._build_proposal(idx, params, earlier, concurrent)
+        """Return the cells of one more asynchronous proposal, based on the results so far.
+
+        If it is beyond the limits, further ones follow, until one is not or the search ends.
+        """
+        cells: list[Cell] = []
+        while not cells and not self.is_exhausted:
+            proposals = self._sweep.facts.ledger.list_proposals(self.key)
+            # "beside" of a recorded proposal lists those that had no result when it was made
+            earlier = self.list_history({i: row["beside"] for i, row in proposals.items()})
+            concurrent = tuple(  # as indices of proposals
+                i - self._first_position for i, trial in enumerate(earlier) if trial.running
+            )
+            idx = len(self._state.listed)  # which another driver may have recorded
+            cells = self._build_proposal(idx, proposals.get(idx), earlier, concurrent)
+        return cells
 
     def _find_inherited(self) -> list[dict[str, Any]] | None:
         return self._sweep.ranking.resolve_inherited(self.name, ())
@@ -178,49 +198,88 @@ class Proposer:
         space, merged = self.space, plan.build_layers(self.name, NEUTRAL_POINT, inherited).merged
         varied = {path: get_at(merged, path) for path in space if has_path(merged, path)}
         point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | varied)
-        cells = plan.build_cells(self.name, point, self.study.trials, inherited)
+        # its index follows those of all proposals
+        last = self.study.trials * (1 if self._limits is None else 1 + MOST_INFEASIBLE)
+        cells = plan.build_cells(self.name, point, last, inherited)
         if not any(cell.error for cell in cells):
             self._neutral_params = branches.find_proposal(space, cells[0].config)
         self._state.cells += cells
         return cells
 
-    def _list_round_before(self, start: int, idx: int) -> tuple[int, ...]:
+    def _list_round_before(self, idx: int) -> tuple[int, ...]:
         """Return the positions, in the history, of the trials that run while `idx` is proposed.
 
         The history has trials of earlier sweeps, the neutral cell, then the proposals. The neutral
-        cell runs in the first round. `start` is the index of the round's first proposal.
+        cell runs in the first round. Proposals beyond the limits do not run.
         """
-        first = self._first_position + start if start > 0 else len(self._warm)
-        return tuple(range(first, self._first_position + idx))
+        infeasible, round_size = self._state.infeasible, self.study.round
+        assert isinstance(round_size, int)
+        n_trained = idx - sum(i < idx for i in infeasible)
+        latest_first = (i for i in reversed(range(idx)) if i not in infeasible)
+        running = sorted(itertools.islice(latest_first, n_trained % round_size))
+        neutral = range(len(self._warm), self._first_position) if n_trained < round_size else ()
+        return (*neutral, *(self._first_position + i for i in running))
 
     def _build_proposal(
         self,
         idx: int,
-        params: dict[str, Any] | None,
+        row: Row | None,
         earlier: list[ObservedTrial] | None = None,
         concurrent: tuple[int, ...] | None = None,
     ) -> list[Cell]:
-        """Return the cells of proposal `idx`; sample and record it first if `params` is None.
+        """Return the cells of proposal `idx`; sample and record it first if `row` is None.
+
+        A proposal beyond the limits has no cells. That decision is recorded with the proposal.
 
         Args:
             idx: number of the proposal.
-            params: the proposal's values by path, if the ledger holds them.
+            row: the proposal, if the ledger holds it.
             earlier: the history that the sampler learns from.
             concurrent: positions, in the history, of running trials; recorded with the proposal.
         """
-        plan, bases, is_new = self._sweep.plan, self._find_inherited() or [], params is None
-        if params is None:
-            params = self._sample(idx, earlier or [])
+        plan, bases, state = self._sweep.plan, self._find_inherited() or [], self._state
+        ledger, record = self._sweep.facts.ledger, self._sweep.record
+        params = self._sample(idx, earlier or []) if row is None else row["params"]
         cells = plan.build_proposal_cells(self.name, params, idx, bases)
-        if self._sweep.record and is_new:
-            ledger = self._sweep.facts.ledger
-            ledger.put_proposal(self.key, idx, params, cells[0].config_hash, concurrent)
-            recorded = ledger.list_proposals(self.key)[idx]["params"]
-            if recorded != params:  # another driver, perhaps of another version, was first
-                cells = plan.build_proposal_cells(self.name, recorded, idx, bases)
-        self._state.listed.add(idx)
-        self._state.cells += cells
-        return cells
+        needs = self._estimate_excessive_needs(cells) if row is None else row["infeasible"]
+        if record and row is None:
+            with ledger.begin_transaction():
+                config_hash = cells[0].config_hash
+                if ledger.put_proposal(self.key, idx, params, config_hash, concurrent) and needs:
+                    ledger.put_infeasible(self.key, idx, plan.sweep_id, self.name, needs)
+                recorded = ledger.list_proposals(self.key)[idx]
+            needs = recorded["infeasible"]
+            if (
+                recorded["params"] != params
+            ):  # another driver, perhaps of another version, was first
+                params = recorded["params"]
+                cells = plan.build_proposal_cells(self.name, params, idx, bases)
+        state.listed.add(idx)
+        if not needs:
+            state.cells += cells
+            return cells
+        # leave out a proposal beyond the limits, also one that another sweep has recorded
+        if record:
+            ledger.put_infeasible(self.key, idx, plan.sweep_id, self.name, needs)
+        assert self._limits is not None
+        excess = self._limits.measure_excess(needs)
+        state.infeasible[idx] = ObservedTrial(params, None, excess=excess)
+        if self.is_exhausted:  # the search ends with fewer cells
+            state.size, state.short = len(state.cells), True
+            fault = f"{len(state.infeasible)} proposals were beyond the limits, so the search ended"
+            state.blocked = f"{fault}. Widen `limits`, or narrow `space`"
+        return []
+
+    def _estimate_excessive_needs(self, cells: list[Cell]) -> dict[str, float]:
+        """Return what a new proposal would need beyond the limits; {} if it may run.
+
+        A proposal whose trials have a record runs, since the record decides.
+        """
+        facts = self._sweep.facts
+        is_recorded = all(facts[cell.trial_id].status in ("done", "failed") for cell in cells)
+        if self._limits is None or cells[0].error is not None or is_recorded:
+            return {}
+        return self._limits.select_excessive(self._costs.estimate_needs(cells[0].config))
 
     def list_history(self, concurrent: Mapping[int, tuple[int, ...]]) -> list[ObservedTrial]:
         """Return the results of earlier sweeps, of the neutral cell, and of all proposals so far.
@@ -232,32 +291,42 @@ class Proposer:
         if neutral is not None:
             first = replace(self._observe_cells(self._neutral_cells), params=neutral)
             # In the first round the cell counts as running, so that proposals repeat exactly.
-            if isinstance(round_size, int) and not self._state.listed:
+            if isinstance(round_size, int) and not self.n_feasible:
                 first = ObservedTrial(neutral, None, running=True)
             earlier.append(first)
-        for idx, cells in self._state.group_by_index().items():
-            if cells[0].cell == NEUTRAL:
-                continue
+        observed = {
+            idx: self._observe_cells(cells)
+            for idx, cells in self._state.group_by_index().items()
+            if cells[0].cell != NEUTRAL
+        }
+        for idx, trial in sorted((observed | self._state.infeasible).items()):
             if isinstance(round_size, int):  # the trials before it in its round were running
-                waiting = self._list_round_before(idx // round_size * round_size, idx)
+                waiting = self._list_round_before(idx)
             else:  # asynchronous: those in `concurrent` were running
                 waiting = tuple(
                     position + self._first_position for position in concurrent.get(idx, ())
                 )
-            earlier.append(replace(self._observe_cells(cells), concurrent=waiting))
+            earlier.append(replace(trial, concurrent=waiting))
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
-        """Return a proposal's mean objectives or, if it has none, its best values by epoch."""
+        """Return a proposal's mean objectives or, if it has none, its best values by epoch.
+
+        One that broke the limits has neither, but an excess.
+        """
         params = cells[0].coords
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
+        excess = self._sweep.measure_excess(cells)
+        if excess is not None and excess > 0:
+            return ObservedTrial(params, None, excess=excess)
         metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
         values = self._sweep.ranking.mean_metrics(cells, metrics)
         scheduled = self._sweep.scheduled_studies.get(self.name)
         if values is not None or scheduled is None:
-            return ObservedTrial(params, values)
-        return ObservedTrial(params, values, reports=scheduled.list_best_by_epoch(cells[0].idx))
+            return ObservedTrial(params, values, excess=excess)
+        reports = scheduled.list_best_by_epoch(cells[0].idx)
+        return ObservedTrial(params, values, reports=reports, excess=excess)
 
 
 class Racing:

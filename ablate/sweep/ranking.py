@@ -65,7 +65,8 @@ class Ranking:
         """Return the cells of a complete study, best first.
 
         The first objective decides, on a tie the next one, and finally the lower index. Cells that
-        failed at a seed or fold, or that a scheduler or race ended, are left out.
+        failed at a seed or fold, that broke the limits of their search, or that a scheduler or race
+        ended, are left out.
         """
         if name in self._rankings:
             return self._rankings[name]
@@ -75,7 +76,8 @@ class Ranking:
         study = self._state.studies[name]
         ranked: list[tuple[list[float], int, Cell]] = []
         for idx, cells in study.group_by_index().items():
-            values = None if idx in study.dropped else self.mean_metrics(cells, metrics)
+            is_excluded = idx in study.dropped or (self._state.measure_excess(cells) or 0) > 0
+            values = None if is_excluded else self.mean_metrics(cells, metrics)
             if values is not None:
                 losses = [-sign * value for sign, value in zip(signs, values, strict=True)]
                 ranked.append((losses, idx, cells[0]))

@@ -5,11 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from ablate.designs.base import ENSEMBLE
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
+from ablate.samplers.history import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
+from ablate.values.limits import Limits
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Fold
 from trainables.machine.files import join_inside
@@ -28,6 +31,8 @@ class StudyState:
         blocked: why the study cannot go on.
         short: it ends with fewer cells than planned, for the reason in `blocked`.
         dropped: index of a cell that a race ended → number of its seeds.
+        infeasible: index of a proposal that is not trained, because it would need more than the
+            limits of its search → the proposal. It has no cells.
     """
 
     name: str
@@ -39,6 +44,7 @@ class StudyState:
     blocked: str | None = None
     short: bool = False
     dropped: dict[int, int] = field(default_factory=dict)
+    infeasible: dict[int, ObservedTrial] = field(default_factory=dict)
     _folds: tuple[int, dict[tuple[int, int], list[Cell]]] = (0, {})  # number of cells, groups
 
     def group_by_index(self) -> dict[int, list[Cell]]:
@@ -99,6 +105,15 @@ class SweepState:
             return True
         return self.get_decision(cell) == STOP
 
+    def measure_excess(self, cells: Iterable[Cell]) -> float | None:
+        """Return the largest excess of a search's trials over its limits; None without limits."""
+        excesses = [
+            limits.measure_excess(self.facts[cell.trial_id].needs)
+            for cell in cells
+            if (limits := get_limits(self.plan.spec.studies[cell.study])) is not None
+        ]
+        return max(excesses, default=None)
+
     def get_decision(self, cell: Cell) -> Decision | None:
         """Return the scheduler's decision on a cell; None if no scheduler has to decide."""
         scheduled = self.scheduled_studies.get(cell.study)
@@ -150,6 +165,11 @@ class SweepState:
         )
 
 
+def get_limits(study: Any) -> Limits | None:
+    """Return the limits of a study; None if it has none, or no such option."""
+    return getattr(study, "limits", None)
+
+
 class ScheduledStudy:
     """Apply a scheduler to the cells of one study.
 
@@ -183,7 +203,8 @@ class ScheduledStudy:
 
     def list_best_by_epoch(self, idx: int) -> dict[int, float]:
         """Map each trained epoch of a cell to the best objective until then, for samplers."""
-        curve = self._build_learning_curve([cell for cell in self._state.cells if cell.idx == idx])
+        cells = [cell for cell in self._state.cells if cell.idx == idx]
+        curve = self._build_learning_curve(0, cells)
         return {epoch: curve.find_best_until(epoch) for epoch in range(1, curve.epochs_trained + 1)}
 
     def _run_scheduler(self) -> dict[int, Decision]:
@@ -192,7 +213,7 @@ class ScheduledStudy:
         version = self._sweep.facts.version, count
         if version != self._version:
             cells = self._state.group_by_index()
-            curves = [self._build_learning_curve(group) for group in cells.values()]
+            curves = [self._build_learning_curve(*entry) for entry in enumerate(cells.values())]
             decisions = self.scheduler.decide(curves, closed=count == self._state.size)
             self._decisions = dict(zip(cells, decisions, strict=True))
             self._version = version
@@ -200,8 +221,8 @@ class ScheduledStudy:
                 self._record_stops(cells, curves)
         return self._decisions
 
-    def _build_learning_curve(self, cells: list[Cell]) -> LearningCurve:
-        """Average the objective by epoch over the seeds and folds of one cell."""
+    def _build_learning_curve(self, number: int, cells: list[Cell]) -> LearningCurve:
+        """Average the objective by epoch over the seeds and folds of the study's cell `number`."""
         facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
         epochs = 1 if first.error else int(first.config["training"]["epochs"])  # 1: invalid cell
@@ -216,7 +237,7 @@ class ScheduledStudy:
             failed=any(map(self._sweep.has_failed, cells)),
             running=any(cell.trial_id in running for cell in cells),
             stopped=first.cell in self._stops,
-            bracket=first.idx // self._bracket_size,
+            bracket=number // self._bracket_size,
         )
 
     @cached_property

@@ -20,6 +20,8 @@ from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
+from ablate.sweep.state import get_limits
+from ablate.values.limits import read_needs
 from ablate.values.paths import flatten_paths, is_path_within
 from trainables.evaluation.metric_name import MetricName
 
@@ -60,6 +62,7 @@ def observe_warm_trials(
     """
     # group the trials that equal the centre (start configuration) in all paths but the axes
     own, groups = flatten_paths(centre), dict[str, list[dict[str, Any]]]()
+    limits = get_limits(plan.spec.studies[name])
     for trial_id in plan.warm_trials.get(name, ()):
         row = facts.ledger.get_trial(trial_id)
         if row is not None and not _list_differing_paths(row["config"], own, [*space]):
@@ -76,7 +79,11 @@ def observe_warm_trials(
         values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]
         if params is not None and all(value is not None for column in values for value in column):
             means = tuple(sum(column) / len(column) for column in values)  # type: ignore[arg-type]
-            observed.append(ObservedTrial(params, means))
+            excess = None
+            if limits is not None:
+                excess = max(limits.measure_excess(read_needs(row)) for row in rows)
+            is_feasible = excess is None or excess <= 0
+            observed.append(ObservedTrial(params, means if is_feasible else None, excess=excess))
     return observed
 
 
