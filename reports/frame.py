@@ -5,6 +5,7 @@ Runs of several parents (one sweep on several machines with one server) are merg
 
 import gc
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -290,6 +291,9 @@ def _build_cells_table(
         {"fold": None, **cell, **results.get(cell["trial_id"], missing)}
         for cell in planned.values()
     ]
+    for row in rows:
+        if reason := row.get("infeasible"):  # of a search, and beyond its limits: no result counts
+            row.update(dict.fromkeys(metrics, math.nan), status="infeasible", reason=reason)
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
 
     def build_sort_key(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ time changes nothing: MLflow drops a metric that equals one it has in key, value
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -77,8 +78,9 @@ def build_provenance_tags(provenance: Row | None) -> dict[str, str]:
 
 
 def describe_cells(cells: Iterable[Row], *names: str) -> list[dict[str, Any]]:
-    """Return these columns of cells, and the fold of those that have one."""
-    rows = [{name: cell[name] for name in (*names, "fold")} for cell in cells]
+    """Return these columns of cells, and `fold` and `infeasible` of those that have one."""
+    optional = ("fold", "infeasible")
+    rows = [{name: cell.get(name) for name in (*names, *optional)} for cell in cells]
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
@@ -175,10 +177,19 @@ def compute_checksum(trial: Row, *contents: object) -> int:
     return zlib.crc32(to_canonical_json(state).encode()) + 1
 
 
-def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
-    """Build the artifact `sweep.json`: the resolved spec, what reports read, and all cells."""
+def build_sweep_document(
+    sweep: Row, cells: Iterable[Row], infeasible: Iterable[Row] = ()
+) -> dict[str, Any]:
+    """Build the artifact `sweep.json`: the resolved spec, what reports read, and all cells.
+
+    Args:
+        infeasible: study and excessive needs of the proposals that were not trained.
+    """
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
-    studies = spec.get("studies") or {}
+    studies, counts = spec.get("studies") or {}, dict[str, Counter[str]]()
+    for row in infeasible:  # study → number of proposals, in all and by limit
+        counts.setdefault(row["study"], Counter()).update(["proposals", *row["needs"]])
+    columns = ("study", "cell", "seed", "trial_id", "coords", "idx")
     return {
         "sweep_id": sweep["sweep_id"],
         "name": sweep["name"],
@@ -191,5 +202,6 @@ def build_sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "report": spec.get("report") or {},
         "provenance": provenance,
         "spec": spec,
-        "cells": describe_cells(cells, "study", "cell", "seed", "trial_id", "coords", "idx"),
+        "cells": describe_cells(cells, *columns),
+        **({"infeasible": counts} if counts else {}),
     }

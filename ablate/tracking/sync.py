@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.queries import list_sweep_trials
+from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
 from ablate.tracking.store import Store, get_or_create_experiment, open_store, store_key
@@ -152,7 +152,9 @@ class MlflowSync:
         self._record_progress({"trial_id": PARENT, "run_id": run_id, "logged_final": 1})
 
     def _log_description(self, run_id: str) -> None:
-        document = payload.build_sweep_document(self.sweep, self.ledger.list_cells(self.sweep_id))
+        cells = mark_infeasible(self.ledger, self.sweep_id)
+        infeasible = list_infeasible(self.ledger, self.sweep_id)
+        document = payload.build_sweep_document(self.sweep, cells, infeasible)
         self.client.log_dict(run_id, document, "sweep.json")
 
     def _get_row(self, trial_id: str) -> payload.Row | None:

@@ -1,6 +1,7 @@
 """List the best configurations of a search."""
 
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from reports.frame import Frame
@@ -20,6 +21,8 @@ from reports.tables.model import MeasuredMetric, TableData, TableRow
 
 if TYPE_CHECKING:
     import pandas as pd
+
+MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
 
 
 def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
@@ -56,6 +59,7 @@ def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     if counts:
         by_status = ", ".join(f"{n} {status}" for status, n in counts.most_common())
         notes.append(f"Without a result: {by_status}.")
+    notes += explain_limits(frame, cells)
     notes += explain_measurement(frame, recipe, cells)
     return TableData(
         recipe,
@@ -65,3 +69,20 @@ def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         rows=tuple(rows),
         notes=tuple(notes),
     )
+
+
+def explain_limits(frame: Frame, cells: "pd.DataFrame") -> list[str]:
+    """Say in notes which proposals of a search were beyond its limits, and which limits these are.
+
+    Some were not trained, others needed too much.
+    """
+    broken = dict(cells.loc[cells["status"] == "infeasible", ["cell", "reason"]].values)
+    texts = [f"{cell} ({reason})" for cell, reason in islice(broken.items(), MOST_BROKEN)]
+    more = f" and {len(broken) - len(texts)} others" if len(broken) > len(texts) else ""
+    notes = [f"Trained, and beyond the limits: {', '.join(texts)}{more}."] if texts else []
+    study = str(cells["study"].iloc[0])
+    if counts := dict((frame.document.get("infeasible") or {}).get(study) or {}):
+        number = counts.pop("proposals")
+        reasons = ", ".join(f"{name}: {n}" for name, n in sorted(counts.items()))
+        notes.append(f"Beyond the limits, and so not trained: {number} proposals ({reasons}).")
+    return notes
