@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summarize_differences
@@ -22,7 +21,7 @@ from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, build_trainin
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors, is_config_error
-from trainables.jobs.request import Fold, Job, Mode
+from trainables.jobs.request import Job
 
 
 @dataclass
@@ -153,35 +152,20 @@ class JobScheduler:
         if None not in decisions and not epochs:  # all are settled, or wait
             return None
         # build the job: training, a further evaluation, or an ensemble of folds
-        job = build_training_job(cells, self.settings, progression.facts.sources)
-        mode: Mode = "train"
-        splits, members = set(job.evaluate), tuple[Fold, ...]()
-        if progression.facts[trial_id].status == "done":
-            mode = "evaluate"
-            requested = {split for cell in cells for split in cell.evaluate}
-            missing = progression.facts[trial_id].find_missing_evaluations(requested, job.metrics)
-            splits = set(missing) - {ENSEMBLE}
-            if set(missing) == {ENSEMBLE}:
-                folds = progression.list_ensemble_members(cells, self.settings.trials)
-                if folds is None:
-                    return None  # it is enqueued again when its last fold ends
-                mode, splits, members = "ensemble", {ENSEMBLE}, folds
-        job = replace(
-            job,
-            evaluate=tuple(split for split in SPLITS if split in splits),
-            mode=mode,
-            until=None if None in decisions else max(epochs),
-            members=members,
-        )
+        training = build_training_job(cells, self.settings, progression.facts.sources)
+        job = progression.choose_job(cells, training, self.settings.trials)
+        if job is None:
+            return None  # it is enqueued again when its last fold ends
+        job = replace(job, until=None if None in decisions else max(epochs))
         # --force deletes the trial's files in storage; an evaluation fetches them
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
-        prepare = forget if mode == "train" else self.settings.fetch
+        prepare = forget if job.mode == "train" else self.settings.fetch
         self._seen.add(trial_id)
         if prepare is not None and not self._prepare_files(job, prepare):
             return "busy"
         # claim it in the ledger
-        if mode == "train":
+        if job.mode == "train":
             claim = self._claim_training(cells[0], is_first)
         else:
             claim = self._claim_evaluation(cells)

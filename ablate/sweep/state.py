@@ -1,20 +1,20 @@
 """The state of a running sweep: its studies, their cells, and how far each cell is to train."""
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers.history import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from ablate.values.limits import Limits
 from trainables.core.trial_folder import locate_trial_folder
-from trainables.jobs.request import Fold
+from trainables.jobs.request import Fold, Job
 from trainables.machine.files import join_inside
 
 
@@ -163,6 +163,24 @@ class SweepState:
             )
             for fold, row in zip(folds, rows, strict=True)
         )
+
+    def choose_job(self, cells: Sequence[Cell], training: Job, trials: Path) -> Job | None:
+        """Return a trial's training job or, once it is done, a job for the evaluations it lacks.
+
+        The last evaluation is that of an ensemble of folds; return None while it lacks a fold.
+        """
+        fact = self.facts[training.trial_id]
+        if fact.status != "done":
+            return training
+        requested = {split for cell in cells for split in cell.evaluate}
+        missing = fact.find_missing_evaluations(requested, training.metrics)
+        if set(missing) == {ENSEMBLE}:
+            members = self.list_ensemble_members(cells, trials)
+            if members is None:
+                return None
+            return replace(training, evaluate=(ENSEMBLE,), mode="ensemble", members=members)
+        splits = tuple(split for split in SPLITS if split in missing and split != ENSEMBLE)
+        return replace(training, evaluate=splits, mode="evaluate")
 
 
 def get_limits(study: Any) -> Limits | None:
