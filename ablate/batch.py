@@ -10,7 +10,7 @@ interruption the same command continues. Results of other code are recorded as s
 import os
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,8 +48,14 @@ from trainables.trial import TrialConfig
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
 
 
-def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
+def export_cells(
+    plan: Plan, settings: Settings, to: Path, select: Callable[[str], bool] | None = None
+) -> Counter[str]:
     """Write to the file `to` the trials that can start now; write no file if there are none.
+
+    Args:
+        select: returns whether to write a trial. It is given if the trials will run in their own
+            folders in `settings.out`: then finished trials that lack an evaluation are written too.
 
     Returns:
         Counts: "trials" in the file, and trials left out: "known" (finished), "busy" (a driver runs
@@ -80,9 +86,8 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
         # count the cells that become known only by results of other cells
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
-        for state in states:
-            if state.blocked:
-                print_text(f"The study {state.name} cannot continue: {state.blocked}")
+        for state in [state for state in states if state.blocked]:
+            print_text(f"The study {state.name} cannot continue: {state.blocked}")
         # choose the trials that can start now
         job_settings = settings.build_job_settings(plan)
         for trial_id, cells in trials.items():
@@ -90,11 +95,13 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
                 counts["known"] += 1
             elif is_held(ledger.get_trial(trial_id)):
                 counts["busy"] += 1
-            elif facts[trial_id].status == "done":
+            elif facts[trial_id].status == "done" and select is None:
                 counts["evaluations"] += 1
             else:
-                job = build_training_job(cells, job_settings, facts.sources)
-                entries.append(_build_entry(plan, cells, job))
+                training = build_training_job(cells, job_settings, facts.sources)
+                job = progression.choose_job(cells, training, settings.trials)
+                if job is not None and (select is None or select(trial_id)):
+                    entries.append(_build_entry(plan, cells, job))
     counts["trials"] = len(entries)
     if entries:
         source = Source(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
@@ -138,8 +145,12 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
             check_classes(plan, progression, settings.cache)
 
 
-def import_batch(folder: Path, out: Path) -> Counter[str]:
+def import_batch(folder: Path, out: Path, trial_ids: Collection[str] | None = None) -> Counter[str]:
     """Record in the ledger of `out` the results that a batch (`trainables.jobs.batch`) wrote.
+
+    Args:
+        folder: the batch's folder; with `out`, the batch has trained in the trials' own folders.
+        trial_ids: the trials to record; None for all trials in `folder`.
 
     Returns:
         Counts of trials: new results ("done", "failed"), "known" before, "busy" (a driver runs
@@ -152,7 +163,7 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
     """
     counts = Counter[str]()
     with Ledger(out / "ledger.sqlite") as ledger, convert_disk_full(out):
-        results = _read_results(folder / TRIALS, ledger)
+        results = _read_results(folder / TRIALS, ledger, trial_ids)
         ledger.release_dead()
         for trial, result in results.items():
             kind = "unfinished" if result is None else _record_result(trial, result, out, ledger)
@@ -160,17 +171,21 @@ def import_batch(folder: Path, out: Path) -> Counter[str]:
     return counts
 
 
-def _read_results(trials: Path, ledger: Ledger) -> dict[Path, Result | None]:
-    """Map each trial folder in `trials` to its checked result; None if the trial has not ended."""
+def _read_results(
+    trials: Path, ledger: Ledger, names: Collection[str] | None
+) -> dict[Path, Result | None]:
+    """Map trial folders in `trials` to their checked results; None if a trial has not ended."""
     if trials.is_symlink() or not trials.is_dir():
         fault = "the folder is a link" if trials.is_symlink() else "there is no such folder"
         remedy = "Copy the folder of `python -m trainables.jobs.batch` as a whole."
         raise ConfigError(str(trials), f"{fault}. {remedy}")
+    if names is None:
+        names = [path.name for path in trials.glob("*") if path.is_dir()]
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
     trial_ids = {cell["trial_id"] for sweep_id in sweep_ids for cell in ledger.list_cells(sweep_id)}
     results: dict[Path, Result | None] = {}
-    for path in sorted(path for path in trials.glob("*") if path.is_dir()):
-        trial = locate_trial_folder(trials, path.name)
+    for name in sorted(names):
+        trial = locate_trial_folder(trials, name)
         result = read_result(trial) if os.path.lexists(trial / RESULT_NAME) else None
         if result and (result.trial_id != trial.name or result.trial_id not in trial_ids):
             raise ConfigError(
@@ -193,11 +208,16 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     row = ledger.get_trial(trial_id)
     # a success replaces a recorded failure, and a failure replaces nothing
     lasting = ("done",) if isinstance(last, Final) else ("done", "failed")
+    target = locate_trial_folder(out / TRIALS, trial_id)
     if row and row["status"] in lasting:
+        if trial == target and isinstance(last, Final) and not is_held(row):  # evaluated further
+            evaluator = result.hashes.get(EVALUATOR)
+            ledger.record_final(trial_id, last.model_dump(), trained=False, evaluator=evaluator)
         return "known"
     if is_held(row):
         return "busy"
-    _copy_files(result, trial, locate_trial_folder(out / TRIALS, trial_id))
+    if trial != target:
+        _copy_files(result, trial, target)
     training_code = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
     source = None if result.code is None else Sources(ledger).record_sources(training_code)
     owner, epochs = Owner.from_this_process(), [epoch.model_dump() for epoch in result.epochs]

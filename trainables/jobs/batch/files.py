@@ -188,7 +188,8 @@ class Final(Strict):
     steps: Steps
     seconds: Seconds
     evaluations: dict[
-        Literal["train", "val", "test"], Annotated[dict[Name, float], Field(max_length=2_000)]
+        Literal["train", "val", "test", "ensemble"],
+        Annotated[dict[Name, float], Field(max_length=2_000)],
     ]
     evaluator: Name
     export: FileName
