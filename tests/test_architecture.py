@@ -24,6 +24,7 @@ ablate.run                ablate.__main__
 ablate.cli
 ablate
 ablate.api
+ablate.submission
 ablate.batch
 ablate.engine
 ablate.tracking

@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "Show what a spec would run.",
     "controls": "Run known effects and nulls around the trial of a spec.",
     "cells": "Write the trials that can start now to a file that any machine can run.",
+    "submit": "Run a sweep by array jobs of Slurm, or by processes of this machine, without Ray.",
     "status": "Show what runs in an output folder: studies, nodes, trials, time left, failures.",
     "stop": "Stop the runs of an output folder cleanly, like Ctrl-C.",
     "trials": "List the trials of a sweep.",

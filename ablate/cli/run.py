@@ -11,7 +11,9 @@ from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ablate.engine.settings import Outcome
+    from ablate.api import Options
+    from ablate.engine.settings import Outcome, Settings
+    from ablate.plan.plan import Plan
 
 MAX_REASONS = 5  # of failures, printed at the end of a run
 
@@ -79,7 +81,6 @@ def run(args: argparse.Namespace) -> int:
 
         return run_cell(plan, settings, args.cell)
     # run the trials
-    from ablate.cli.report import print_report
     from ablate.engine.driver import run_plan
     from ablate.ledger.schema import LedgerError
 
@@ -87,10 +88,17 @@ def run(args: argparse.Namespace) -> int:
         outcome = run_plan(plan, settings)
     except LedgerError as error:
         raise LedgerError(f"{error}. {describe_continuation()}") from error
+    return finish_run(plan, settings, options, outcome)
+
+
+def finish_run(plan: "Plan", settings: "Settings", options: "Options", outcome: "Outcome") -> int:
+    """Print how a run ended, compile its report unless it was stopped; return the exit code."""
+    from ablate import api
+    from ablate.cli.report import print_report
+
     print_text(describe_ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
-    # compile the report
     store = options.store
     results = api.finish(plan, settings, options, outcome)
     print_report(results.text, results.paths, store.redacted_uri, results.trials_page)

@@ -18,6 +18,8 @@ from ablate.engine.driver_status import (
 )
 from ablate.ledger import queries
 from ablate.ledger.records import Records
+from ablate.submission import tasks
+from ablate.submission.record import find_current
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, TrialFolder
 
@@ -37,7 +39,9 @@ def run(args: argparse.Namespace) -> int:
         known_ids = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
         alive = [d for d in list_drivers(path.parent) if d.alive and d.sweep_id in known_ids]
         sweep_ids = list(dict.fromkeys(driver.sweep_id for driver in alive))
-        if args.sweep is not None or (known_ids and not alive):
+        if (submission := find_current(path.parent)) and submission.sweep_id in known_ids:
+            sweep_ids = list(dict.fromkeys([*sweep_ids, submission.sweep_id]))
+        if args.sweep is not None or (known_ids and not sweep_ids):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
         sweeps = [collect_state(records, path.parent, sweep_id, alive) for sweep_id in sweep_ids]
     if args.json:
@@ -93,7 +97,20 @@ def collect_state(
         "drivers": [describe_driver(driver) for driver in alive if driver.sweep_id == sweep_id],
         "known": queries.count_progress(records, sweep_id),
         "failures": queries.count_failures(records, sweep_id),
+        "submitted": describe_tasks(out, sweep_id),
     }
+
+
+def describe_tasks(out: Path, sweep_id: str) -> str | None:
+    """Return the states of the tasks of `ablate submit`; None if none of this sweep is at work."""
+    submission = find_current(out)
+    if submission is None or submission.sweep_id != sweep_id:
+        return None
+    try:
+        states = tasks.describe_states(submission, tasks.list_states(submission))
+    except (tasks.QueryError, OSError) as error:  # OSError: the lock is another user's
+        states = str(error)
+    return f"{submission} ({submission.folder}): {states}"
 
 
 def describe_process(pid: int, host: str) -> str:
@@ -106,12 +123,6 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
     head = f"sweep {state['name']} ({state['sweep_id']})"
     if not state["drivers"]:
         yield f"{head}: not running"
-        for study in state["known"]:
-            n_pending = study["size"] - study["done"] - study["failed"]
-            yield (
-                f"  {study['study']}: {study['done']} of {study['size']} known trials done, "
-                f"{study['failed']} failed, {n_pending} without a result"
-            )
     for driver in state["drivers"]:
         yield f"{head}: {_describe_activity(driver)}"
         yield from (f"  {format_study_row(StudyRow(**study))}" for study in driver["studies"])
@@ -125,6 +136,15 @@ def describe_state(state: dict[str, Any]) -> Iterator[str]:
             )
         if (n_more := len(driver["trials"]) - MAX_TRIALS) > 0:
             yield f"  at work: {n_more} more trials"
+    if not any(driver["studies"] for driver in state["drivers"]):
+        for study in state["known"]:
+            n_pending = study["size"] - study["done"] - study["failed"]
+            yield (
+                f"  {study['study']}: {study['done']} of {study['size']} known trials done, "
+                f"{study['failed']} failed, {n_pending} without a result"
+            )
+    if state["submitted"]:
+        yield f"  submitted: {state['submitted']}"
     for row in state["failures"][:MAX_REASONS]:
         yield f"  failed: {row['n']} × {to_one_line(row['reason'])} (such as trial {row['trial']})"
     if (n_more := len(state["failures"]) - MAX_REASONS) > 0:
@@ -137,7 +157,7 @@ def _describe_activity(driver: dict[str, Any]) -> str:
     text += f"{format_duration(driver['seconds'])} "
     text += f"({describe_process(driver['pid'], driver['host'])})"
     if driver["slots"] is None:
-        return f"{text}; Ray is starting"
+        return f"{text}; Ray is starting" if driver["studies"] else text  # `ablate submit`
     # a trial holds a slot once a node has reported it
     n_busy = sum(len(node["trials"]) for node in driver["nodes"])
     n_starting = len(driver["trials"]) - n_busy

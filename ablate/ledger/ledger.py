@@ -158,6 +158,12 @@ class Ledger(Records):
                 *(time.time(), reason, status, trial_id),
             )
 
+    def reset_failures(self, sweep_id: str) -> None:
+        """Set a sweep's failed trials to "interrupted", so that they start again."""
+        cells = "trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?)"
+        sql = f"UPDATE trials SET status='interrupted' WHERE status='failed' AND {cells}"
+        self._execute(sql, sweep_id)
+
     def release_dead(self) -> list[str]:
         """Free dead drivers' trials, set running ones to "interrupted", and return their ids."""
         released = []
