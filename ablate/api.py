@@ -18,6 +18,7 @@ from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
+from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
 from ablate.values.terminal import show_progress
 from trainables.machine.texts import check_values
@@ -44,6 +45,7 @@ class Options:
         same_code: results of other code at the same REVISION count as results of this code.
         tracking_uri: any MLflow URI, or `env:NAME`, the variable that holds it; default: SQLite in
             `out`.
+        trackers: further places for results, as `tensorboard`, `wandb` or `wandb:PROJECT`.
         track, report: whether MLflow is written, and a report compiled from it at the end.
         runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
         stuck_after: seconds without a step, after which a trial's process writes its stack to the
@@ -66,6 +68,7 @@ class Options:
     force: bool = False
     same_code: bool = False
     tracking_uri: str | None = field(default=None, repr=False)
+    trackers: tuple[str, ...] = ()
     track: bool = True
     report: bool = True
     runner: str = RUNNER
@@ -198,6 +201,7 @@ def prepare(
         sources=uses_default_runner,
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.format_command("ledger replay"),
+        trackers=tuple(build_trackers(options.trackers, options.folder)),
         reads_data=uses_default_runner,
         **{name: getattr(options, name) for name in SHARED_FIELDS},
         provenance={**collect_provenance(), "study_order": study_order, "metrics": foreign_metrics},

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.cli.locate import find_trial, locate_ledger
-from ablate.cli.options import add_out, add_tracking
+from ablate.cli.options import add_out, add_trackers, add_tracking
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text, to_one_line
@@ -21,14 +21,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="ls",
         help="`ls` counts trials and lists sweeps and failures; `show TRIAL` prints a trial as "
         "JSON; `export [SWEEP]` writes a row for each cell and seed of a sweep (default: the "
-        "latest); `replay [SWEEP]` writes to MLflow what it lacks (not during `ablate run`); "
-        "`import DIR` records the results of a batch (`ablate cells`).",
+        "latest); `replay [SWEEP]` writes to MLflow, or to the trackers of --tracker, what they "
+        "lack (not during `ablate run`); `import DIR` records the results of a batch "
+        "(`ablate cells`).",
     )
     text = "For `export`: the .csv file to write (default: print CSV)."
     command.add_argument("--to", metavar="FILE", help=text)
     text = "A sweep, a batch's folder, or the beginning of a trial's id."
     command.add_argument("name", nargs="?", help=text)
     add_tracking(command)
+    add_trackers(command)
     add_out(command)
 
 
@@ -81,19 +83,39 @@ def _collect_trial_details(records: Records, out: Path, trial_id: str) -> dict[s
 
 
 def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
-    """Write one or all sweeps of the ledger to MLflow; return 1 if MLflow refuses a trial."""
+    """Write one or all sweeps of the ledger to trackers; return 1 if MLflow refuses a trial.
+
+    Reports that exist are compiled again after MLflow was written, so that MLflow has them too.
+    """
     from ablate.api import Options
     from ablate.ledger.ledger import Ledger
-    from ablate.tracking.sync import replay_all
+    from ablate.plan.resolve import list_default_settings  # late, because it imports torch
+    from ablate.tracking.base import Tracker, build_trackers
+    from ablate.tracking.sync import MlflowTracker
+    from ablate.tracking.tracker import replay
+    from ablate.tracking.views import compile_report
 
-    store = Options(out=args.out, tracking_uri=args.tracking_uri).store
-    store.check_usable()
+    options = Options(out=args.out, tracking_uri=args.tracking_uri)
+    store, remedy = options.store, options.store.format_command("ledger replay")
+    if not args.trackers:
+        store.check_usable()
     with Ledger(path) as ledger:
         if args.name is None:
             sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
         else:
             sweep_ids = [queries.find_sweep(ledger, args.name, "SWEEP")]
-    refused = replay_all(path, store, sweep_ids)
+    refused: dict[str, str] = {}
+    for sweep_id in sweep_ids:
+        trackers: list[Tracker] = [*build_trackers(args.trackers, options.folder)]
+        if not args.trackers:
+            trackers = [MlflowTracker(store.uri, remedy, list_default_settings())]
+        for tracker in trackers:
+            count, refused_trials = replay(path, tracker, sweep_id)
+            refused |= refused_trials
+            print_text(f"sweep {sweep_id}: {count} trials are in {tracker.title}")
+        reports = (options.folder / "reports").glob(f"*-{sweep_id}/report.html")
+        if not args.trackers and any(reports):
+            compile_report(store, sweep_id)
     for trial_id, reason in refused.items():
         print_text(f"MLflow refused the trial {trial_id}: {reason}", error=True)
     return 1 if refused else 0

@@ -66,7 +66,10 @@ REMOVED: dict[str, dict[str, str]] = {
     "logs": {"--lines": "pipe the output to `tail`"},
 }
 SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
-OPTION_NAMES = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
+OPTION_NAMES = {
+    **{"spec": "SPEC", "name": "NAME", "sweep": "SWEEP"},
+    **{"studies": "--study", "trackers": "--tracker"},
+}
 
 
 class Parser(argparse.ArgumentParser):

@@ -34,6 +34,18 @@ def add_tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tracking-uri", metavar="URI", help=text)
 
 
+def add_trackers(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tracker",
+        action="append",
+        default=[],
+        metavar="NAME",
+        dest="trackers",
+        help="A further place for results: `tensorboard` (event files in --out), `wandb` or "
+        "wandb:PROJECT (Weights & Biases). Can be repeated.",
+    )
+
+
 def add_allow_partial(command: argparse.ArgumentParser) -> None:
     text = "Accept a data set with missing images. It then counts as another data set."
     command.add_argument("--allow-partial", action="store_true", help=text)
@@ -103,6 +115,7 @@ def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> No
     text = "A Ray cluster's address; `auto` finds a running one."
     command.add_argument("--address", metavar="ADDRESS", help=text)
     add_tracking(command)
+    add_trackers(command)
     add_out(command)
 
 
@@ -169,6 +182,7 @@ def build_options(args: argparse.Namespace) -> "Options":
         name: value for name, value in vars(args).items() if name in names and value is not None
     }
     values |= {"settings": parse_settings(args.settings), "studies": tuple(args.studies)}
+    values["trackers"] = tuple(values.get("trackers", ()))
     if "seeds" in values:
         values["seeds"] = parse_seeds(values["seeds"])
     for name in ("budget", "checkpoint_seconds", "stuck_after"):

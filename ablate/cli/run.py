@@ -102,7 +102,7 @@ def finish_run(plan: "Plan", settings: "Settings", options: "Options", outcome: 
     store = options.store
     results = api.finish(plan, settings, options, outcome)
     print_report(results.text, results.paths, store.redacted_uri, results.trials_page)
-    if not outcome.tracked:
+    if not outcome.is_tracked:
         replay, report = store.format_command("ledger replay"), store.format_command("report")
         print_text(
             "MLflow lacks runs of this sweep, so that tables lack cells. The ledger has "

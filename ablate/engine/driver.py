@@ -30,12 +30,14 @@ from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
+from ablate.tracking.base import EndStatus
 from ablate.tracking.store import build_public_environment
-from ablate.tracking.sync import EndStatus
-from ablate.tracking.tracker import MlflowTracker
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrackerThread
 from ablate.values.terminal import print_text
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DRAIN_SECONDS = 15.0  # that the end of a run waits for a tracker that reports do not read
 _print_line = partial(print_text, flush=True)
 
 
@@ -87,38 +89,51 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if settings.reads_data and not dispatch.is_exhausted:  # some trial has to run
             check_data(plan, dispatch.progression, settings.cache)
-        # start the thread that writes to MLflow; the thread imports MLflow while Ray starts
-        tracker: MlflowTracker | None = None
-        if settings.tracking_uri is not None:
-            tracker = MlflowTracker(
-                settings.ledger,
-                settings.tracking_uri,
-                plan.sweep_id,
-                remedy=settings.replay,
-                defaults=list_default_settings(),
-            )
-            tracker.start()
-            dispatch.notify = tracker.notify
+        threads = _start_trackers(plan, settings, dispatch)
         # run all trials through Ray Tune
         interrupted: int | None = None
         status: EndStatus = "FAILED"
-        broken, tracked = "", True  # why Ray could not continue; whether MLflow has everything
+        broken = ""  # why Ray could not continue
+        lacking: list[str] = []  # the trackers that lack trials
         try:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
                     interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
             if settings.same_code:  # also accept results of cells that became known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
-            # sum up, and choose the status with which `tracker.close` ends the MLflow run
+            # sum up, and choose the status with which trackers end the sweep
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
             status = "KILLED"
             raise
         finally:
-            if tracker is not None:
-                tracked = tracker.close(status)
-    return replace(outcome, tracked=tracked, same=tuple(accepted))
+            lacking = [thread.tracker.name for thread in threads if not thread.close(status)]
+    return replace(outcome, lacking=tuple(lacking), same=tuple(accepted))
+
+
+def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> list[TrackerThread]:
+    """Start a thread for each tracker, and notify it of trials that change; MLflow's is the last.
+
+    MLflow's thread imports MLflow while Ray starts.
+    """
+    ledger, sweep_id = settings.ledger, plan.sweep_id
+    threads = [
+        TrackerThread(ledger, tracker, sweep_id, drain_seconds=DRAIN_SECONDS)
+        for tracker in settings.trackers
+    ]
+    if settings.tracking_uri is not None:
+        mlflow = MlflowTracker(settings.tracking_uri, settings.replay, list_default_settings())
+        threads.append(TrackerThread(ledger, mlflow, sweep_id))
+
+    def notify_threads(trial_id: str) -> None:
+        for thread in threads:
+            thread.notify(trial_id)
+
+    for thread in threads:
+        thread.start()
+    dispatch.notify = notify_threads
+    return threads
 
 
 def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:

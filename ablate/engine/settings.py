@@ -11,6 +11,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.queue import JobSettings
+from ablate.tracking.base import TrialTracker
+from ablate.tracking.sync import MlflowTracker
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import TRIALS
 
@@ -31,6 +33,7 @@ class Settings:
             source is recorded with each trial.
         tracking_uri: MLflow's store; None for no MLflow.
         replay: the command that writes to MLflow what a run could not.
+        trackers: further places for results (`--tracker`).
         reads_data: whether the runner reads the trials' data, which is then checked first.
     """
 
@@ -48,6 +51,7 @@ class Settings:
     sources: bool = False
     tracking_uri: str | None = field(default=None, repr=False)
     replay: str = "`ablate ledger replay`"
+    trackers: tuple[TrialTracker, ...] = ()
     checkpoint_seconds: float = 10.0
     stuck_after: float | None = None
     reads_data: bool = False
@@ -96,7 +100,7 @@ class Outcome:
         blocked: study → why it cannot continue.
         interrupted: the signal that stopped the run, or None.
         broken: why Ray could not continue, or empty.
-        tracked: whether MLflow has all results; if not, tables lack some.
+        lacking: the names of trackers that lack results; if MLflow does, so do tables.
         same: a line for each component whose other code was accepted as the same.
     """
 
@@ -108,7 +112,7 @@ class Outcome:
     blocked: dict[str, str] = field(default_factory=dict)
     interrupted: int | None = None
     out_of_time: bool = False
-    tracked: bool = True
+    lacking: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     broken: str = ""
 
@@ -117,8 +121,13 @@ class Outcome:
         return not self.missing
 
     @property
+    def is_tracked(self) -> bool:
+        """Whether MLflow has all results."""
+        return MlflowTracker.name not in self.lacking
+
+    @property
     def code(self) -> int:
-        """The exit code: 128 + n after signal n; 0 if all is done, also in MLflow; else 1."""
+        """The exit code: 128 + n after signal n; 0 if all is done, also in trackers; else 1."""
         if self.interrupted is not None:
             return 128 + self.interrupted
-        return 0 if self.is_finished and not self.failed and self.tracked else 1
+        return 0 if self.is_finished and not self.failed and not self.lacking else 1

@@ -74,7 +74,7 @@ def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
-    """Count the ended trials of a sweep that are not completely logged in an MLflow store."""
+    """Count the ended trials of a sweep that are not completely logged in a tracker's store."""
     rows = records.query(
         "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) WHERE "
         "sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m WHERE "

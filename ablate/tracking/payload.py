@@ -101,6 +101,13 @@ def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
     }
 
 
+def build_run_name(trial: Row, cells: list[dict[str, Any]]) -> str:
+    """Return the name of a trial's run: its first cell, the number of further cells, its seed."""
+    names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return f"{names[0]}{more} s{trial['seed']}" if names else str(trial["trial_id"])
+
+
 def build_trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
@@ -111,16 +118,13 @@ def build_trial_tags(
     in the parent's tag `ablate.folder`.
     """
     split = trial["config"].get("data", {}).get("split", {})
-    names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
-    more = f" +{len(names) - 1}" if len(names) > 1 else ""  # the number of further cells
-    name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
     export = {"ablate.export": f"trials/{trial['trial_id']}/{trial['export']}"}
     return {
         **build_provenance_tags(trial["provenance"]),
         **(export if trial["export"] else {}),
         **({key: str(cells[0][key])[:TAG_LIMIT] for key in ("study", "cell")} if cells else {}),
         "mlflow.parentRunId": parent_run_id,
-        "mlflow.runName": name[:250],
+        "mlflow.runName": build_run_name(trial, cells)[:250],
         "ablate.kind": "trial",
         "ablate.sweep_id": sweep["sweep_id"],
         "ablate.ledger": build_ledger_tag(sweep),

@@ -32,6 +32,7 @@ VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 CREDENTIALS = (
     VARIABLE,
+    *("WANDB_API_KEY", "WANDB_SERVICE"),  # the key of Weights & Biases, its port in the driver
     *(f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWORD", "TOKEN")),
 )
 CONNECT_SECONDS = 5.0
@@ -155,10 +156,10 @@ class Store:
 
 
 def build_public_environment(uri: str | None = None) -> dict[str, str]:
-    """Return this process's environment without the credentials of MLflow stores.
+    """Return this process's environment without the credentials of trackers.
 
-    It is for processes that do not write to MLflow, because every process of the same user can read
-    their environment in /proc, and Ray shows it to every trial.
+    It is for processes that do not write to trackers, because every process of the same user can
+    read their environment in /proc, and Ray shows it to every trial.
 
     Args:
         uri: the store of this run. A variable that holds this URI, its password, or another URI

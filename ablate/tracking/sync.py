@@ -1,83 +1,77 @@
 """Bring the MLflow runs of a sweep up to the ledger.
 
 A sweep has a parent run, and each of its trials a child run. The ledger's table `mlflow_runs` says
-what was logged. `MlflowSync.sync` may fail at any point while the store is away, and may then be
+what was logged. `MlflowTracker.sync` may fail at any point while the store is away, and may then be
 called again: it finds a run that was made and not recorded by its tags, and what is logged a second
 time changes nothing. Several processes may write one sweep: each takes the sweep's file lock for
 every step, and finds in the ledger what the others wrote.
 """
 
-import re
-import sqlite3
-import zlib
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import yaml
-from filelock import FileLock
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
-from ablate.ledger.schema import LedgerError
+from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
-from ablate.tracking.store import Store, get_or_create_experiment, open_store, store_key
+from ablate.tracking.base import EndStatus, Tracker, extract_first_line
+from ablate.tracking.store import (
+    find_sqlite_file,
+    get_or_create_experiment,
+    open_store,
+    store_key,
+)
 from ablate.values.paths import find_varied_paths
-from ablate.values.terminal import print_text
 from reports.store import search_runs
-from reports.uri import has_secret, redact_text
-from trainables.errors import ConfigError
+from reports.uri import has_secret, redact_text, redact_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
 PARENT = ""  # in place of a trial's id
 DRIVER = "ablate.driver"
 FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
-LOCK_SECONDS = 5.0
 REFUSALS = ("INVALID_PARAMETER_VALUE", "PERMISSION_DENIED")  # of one run
 BATCH_PARAMS = 100  # MLflow's limits for one call: of parameters, and of tags
 BATCH_ALL = 1000  # of metrics, parameters and tags together
-_CAUSE = re.compile(r"\(Caused by (.*)\)$")  # urllib3's part of MLflow's message
 
 
-class MlflowSync:
-    """Write the runs of one sweep to one MLflow store; belongs to one thread.
+class MlflowTracker(Tracker):
+    """Write the runs of one sweep to one MLflow store, which reports read.
 
     Args:
         defaults: the default settings, which become no parameters (`payload.choose_parameters`).
 
     Attributes:
         varied: the settings in which the sweep's trials differ.
-        refused: why the store refused trials when they were last written, by trial.
     """
+
+    name, is_required = "MLflow", True
 
     def __init__(
         self,
-        ledger: Ledger,
         tracking_uri: str,
-        sweep_id: str,
+        remedy: str = "`ablate ledger replay`",
         defaults: payload.Defaults = MappingProxyType({}),
     ) -> None:
-        """Read the sweep from the ledger, and prepare the file lock for writers of its runs."""
-        self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
-        self.store = store_key(tracking_uri)
-        if has_secret(tracking_uri):
-            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
-        self.sweep = ledger.get_sweep(sweep_id)
-        self.driver = str(Owner.from_this_process())
-        self.defaults = defaults
+        """Name the store; nothing is imported or opened."""
+        title = f"MLflow store {redact_uri(tracking_uri)}"
+        super().__init__(title, store_key(tracking_uri), remedy)
+        self.tracking_uri, self.defaults = tracking_uri, defaults
         self.varied: set[str] = set()
-        self.refused: dict[str, str] = {}
         self._parent_id: str | None = None  # the sweep's run; None: reconcile the runs first
-        name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
-        self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
+
+    def open(self, ledger: Ledger, sweep_id: str) -> None:
+        """Read the sweep from the ledger, and prepare the file lock for writers of its runs."""
+        if has_secret(self.tracking_uri):
+            ledger.rename_store(self.tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
+        super().open(ledger, sweep_id)
 
     def sync(
         self, trial_ids: Iterable[str] | None = None, *, status: EndStatus | None = None
@@ -92,7 +86,7 @@ class MlflowSync:
 
         Raises:
             filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
-            Exception: whatever MLflow raises if the store does not answer (`is_away`).
+            Exception: whatever MLflow raises if the store does not answer (`Tracker.is_away`).
         """
         try:
             if self._parent_id is None:
@@ -113,6 +107,22 @@ class MlflowSync:
             self._parent_id = None  # the next call looks for created runs that are not recorded
             raise
         return len(ids)
+
+    def close(self) -> None:
+        """Leave an SQLite store as a single file, so that users can copy the file."""
+        if (path := find_sqlite_file(self.tracking_uri)) is not None:
+            fold_journal(path)
+
+    def is_away(self, error: BaseException) -> bool:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        # An MlflowException of a single run was handled before; any other one concerns the store.
+        # OSError includes refused connections, time-outs and file locks.
+        return isinstance(error, MlflowException | SQLAlchemyError) or super().is_away(error)
+
+    def redact(self, text: str) -> str:
+        return redact_text(text, self.tracking_uri)
 
     @cached_property
     def client(self) -> "MlflowClient":
@@ -271,28 +281,6 @@ class MlflowSync:
         self._record_progress({**row, "logged_epoch": last_epoch, "logged_final": checksum})
 
 
-def is_away(error: BaseException) -> bool:
-    """Return whether an error means that MLflow's store, or the ledger's disk, cannot be used now.
-
-    The caller tries again later; any other error is a bug.
-    """
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # An MlflowException of a single run was handled before; any other one concerns the store.
-    # OSError includes refused connections, time-outs and file locks.
-    return isinstance(
-        error, MlflowException | SQLAlchemyError | OSError | LedgerError | sqlite3.Error
-    )
-
-
-def extract_first_line(error: BaseException) -> str:
-    """Return the first line of an error or, of a failed request, its cause; at most 200 letters."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    cause = _CAUSE.search(line)
-    return (cause[1] if cause else line)[:200]
-
-
 def log_batches(
     client: "MlflowClient",
     run_id: str,
@@ -310,45 +298,3 @@ def log_batches(
         room = BATCH_ALL - len(pairs[:BATCH_PARAMS]) - len(labels[:BATCH_PARAMS])  # for metrics
         client.log_batch(run_id, points[:room], pairs[:BATCH_PARAMS], labels[:BATCH_PARAMS])
         points, pairs, labels = points[room:], pairs[BATCH_PARAMS:], labels[BATCH_PARAMS:]
-
-
-def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[int, dict[str, str]]:
-    """Write what an MLflow store lacks of a sweep, and end the sweep's run as FINISHED.
-
-    Returns:
-        The number of trials in the ledger, and trial → why the store refused it.
-    """
-    from ablate.plan.resolve import list_default_settings  # late, because it imports torch
-
-    with Ledger(ledger_path) as ledger:
-        ledger.release_dead()  # free the trials of drivers that were killed
-        mlflow_sync = MlflowSync(ledger, tracking_uri, sweep_id, list_default_settings())
-        return mlflow_sync.sync(status="FINISHED"), mlflow_sync.refused
-
-
-def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:
-    """Write sweeps from the ledger `path` to an MLflow store; return trial → why it was refused.
-
-    Reports that exist are compiled again, so that the store has them too.
-
-    Raises:
-        ConfigError: the store does not answer.
-    """
-    from ablate.tracking.views import compile_report
-
-    refused: dict[str, str] = {}
-    for sweep_id in sweeps:
-        try:
-            count, refused_trials = replay(path, store.uri, sweep_id)
-        except Exception as error:
-            if isinstance(error, LedgerError) or not is_away(error):  # not the store's fault
-                raise
-            reason = redact_text(extract_first_line(error), store.uri)
-            command = store.format_command("ledger replay")
-            message = f"The store does not answer ({reason}). When it answers again, run {command}."
-            raise ConfigError(store.redacted_uri, message) from error
-        refused |= refused_trials
-        print_text(f"sweep {sweep_id}: {count} trials are in {store.redacted_uri}")
-        if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
-            compile_report(store, sweep_id)
-    return refused

@@ -1,4 +1,4 @@
-"""Keep MLflow up to date with the ledger, from a thread of the driver.
+"""Keep a tracker up to date with the ledger, from a thread of the driver.
 
 Only the end of a run waits for it, and only while the store accepts data. The next run of the sweep
 or `ablate ledger replay` writes the rest.
@@ -10,16 +10,14 @@ import math
 import queue
 import threading
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
-from ablate.ledger.sqlite_files import fold_journal
-from ablate.tracking.payload import Defaults
-from ablate.tracking.store import find_sqlite_file, store_key
-from ablate.tracking.sync import EndStatus, MlflowSync, extract_first_line, is_away
-from reports.uri import redact_text, redact_uri
+from ablate.ledger.schema import LedgerError
+from ablate.tracking.base import EndStatus, Tracker, extract_first_line
+from trainables.errors import ConfigError
 
 RETRY_SECONDS = 0.5  # between two tries when closing
 LAST_SECONDS = 1.0  # that `close` waits for a thread that was given up
@@ -27,23 +25,21 @@ log = logging.getLogger("ablate.tracking")
 
 
 class TrackingError(RuntimeError):
-    """A bug in the thread that writes MLflow; the ledger is complete."""
+    """A bug in the thread that writes to a tracker; the ledger is complete."""
 
 
 @dataclass
-class MlflowTracker:
-    """Run the thread that keeps the MLflow runs of a sweep up to date.
+class TrackerThread:
+    """Run the thread that keeps a tracker's copy of a sweep up to date.
 
-    A store that does not answer causes one warning. A bug causes a warning, and `close` raises it.
+    A store that does not answer causes one warning. A bug causes a warning; `close` repeats it.
     """
 
     ledger_path: Path
-    tracking_uri: str
+    tracker: Tracker
     sweep_id: str  # one that the ledger has (`Ledger.put_sweep`)
     interval: float = 5.0  # seconds between two writes
     drain_seconds: float = 60.0  # that `close` waits for a store that takes nothing
-    remedy: str = "`ablate ledger replay`"  # the command that writes later what is missing
-    defaults: Defaults = field(default_factory=dict)  # settings with these values are not logged
 
     def __post_init__(self) -> None:
         """Prepare the thread, and what it shares with `notify` and `close`."""
@@ -54,7 +50,8 @@ class MlflowTracker:
         self._is_away = False  # whether the store did not answer at the last try
         self._refused: dict[str, str] = {}  # trial → why the store refuses its run
         self._error: BaseException | None = None  # which ended the thread
-        self._thread = threading.Thread(target=self._run_thread, name="mlflow", daemon=True)
+        name = self.tracker.name
+        self._thread = threading.Thread(target=self._run_thread, name=name, daemon=True)
 
     def start(self) -> None:
         """Start the thread, which first writes everything in the ledger."""
@@ -68,14 +65,14 @@ class MlflowTracker:
         """Let the thread write the rest and end the sweep's run with `status`; wait for the thread.
 
         Returns:
-            Whether MLflow has everything; otherwise a warning has said how to write the rest.
+            Whether the tracker has everything; otherwise a warning has said how to write the rest.
 
         Raises:
-            TrackingError: an unexpected error has ended the thread before.
+            TrackingError: an unexpected error has ended the thread of a required tracker before.
         """
         self._status = status
         self._closing.set()
-        # wait as long as the number of trials that MLflow lacks goes down
+        # wait as long as the number of trials that the tracker lacks goes down
         lacking, before = self._count_unlogged(), math.inf
         while lacking < before and self._thread.is_alive():
             self._thread.join(self.drain_seconds)
@@ -83,8 +80,8 @@ class MlflowTracker:
         is_late = self._thread.is_alive()
         self._given_up.set()
         self._thread.join(LAST_SECONDS)  # time for the thread to close the ledger
-        # say what MLflow lacks
-        fault = ""
+        # say what the tracker lacks
+        tracker, fault = self.tracker, ""
         if is_late:
             fault = "the store does not answer" if self._is_away else "the store is still busy"
         if self._refused and not self._is_away:
@@ -92,31 +89,33 @@ class MlflowTracker:
             fault = f"the store refused {n} of the sweep's trials, such as {trial_id} ({reason})"
         if fault:
             self._warn(
-                f"{fault}. The ledger has all results: {self.remedy} writes the {lacking} ended "
-                "trials that MLflow lacks."
+                f"{fault}. The ledger has all results: {tracker.remedy} writes the {lacking} ended "
+                f"trials that {tracker.name} lacks."
             )
         if self._error is not None:
-            text = redact_text(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
-            raise TrackingError(
-                f"MLflow tracking stopped ({text}). The ledger has all results: {self.remedy} "
-                "writes them to MLflow."
-            ) from self._error
-        return not (is_late or self._is_away or self._refused)
+            text = tracker.redact(f"{type(self._error).__name__}: {self._error}")
+            text = (
+                f"{tracker.name} tracking stopped ({text}). The ledger has all results: "
+                f"{tracker.remedy} writes them to {tracker.name}."
+            )
+            if tracker.is_required:
+                raise TrackingError(text) from self._error
+            self._warn(text)
+        return not (is_late or self._is_away or self._refused or self._error)
 
     def _run_thread(self) -> None:
-        """Write changes to MLflow until `close`; log an unexpected error, which `close` raises."""
+        """Write changes until `close`; log an unexpected error, which `close` raises."""
         try:
             with Ledger(self.ledger_path) as ledger:
-                self._sync_until_closed(
-                    MlflowSync(ledger, self.tracking_uri, self.sweep_id, self.defaults)
-                )
+                self.tracker.open(ledger, self.sweep_id)
+                self._sync_until_closed()
         except BaseException as error:
             self._error = error
             text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            text = redact_text(text, self.tracking_uri)
-            log.warning("MLflow tracking has stopped, and the sweep goes on without it: %s", text)
+            name, text = self.tracker.name, self.tracker.redact(text)
+            log.warning("%s tracking has stopped, and the sweep goes on without it: %s", name, text)
 
-    def _sync_until_closed(self, mlflow_sync: MlflowSync) -> None:
+    def _sync_until_closed(self) -> None:
         """Write changed trials every `interval` seconds, and all trials first and at the end.
 
         If the store does not answer, warn once and try again.
@@ -131,9 +130,9 @@ class MlflowTracker:
                     changed.add(self._changed.get_nowait())
             writes_all = status is not None or not has_begun
             try:
-                mlflow_sync.sync(None if writes_all else changed, status=status)
+                self.tracker.sync(None if writes_all else changed, status=status)
             except Exception as error:
-                if not is_away(error):
+                if not self.tracker.is_away(error):
                     raise
                 if not self._is_away:
                     fault = f"the store does not answer ({extract_first_line(error)})"
@@ -145,10 +144,9 @@ class MlflowTracker:
                 self._is_away = False
                 has_begun = True
                 changed.clear()
-                self._refused = dict(mlflow_sync.refused)
+                self._refused = dict(self.tracker.refused)
                 if status is not None:
-                    if (path := find_sqlite_file(self.tracking_uri)) is not None:
-                        fold_journal(path)  # so that users can copy this single file
+                    self.tracker.close()
                     return
             # wait for the next write, or at the end for the next try
             if self._closing.is_set():
@@ -157,9 +155,35 @@ class MlflowTracker:
                 self._closing.wait(self.interval)
 
     def _warn(self, text: str) -> None:
-        uri = self.tracking_uri
-        log.warning("MLflow store %s: %s", redact_uri(uri), redact_text(text, uri))
+        log.warning("%s: %s", self.tracker.title, self.tracker.redact(text))
 
     def _count_unlogged(self) -> int:
         with Ledger(self.ledger_path) as ledger:
-            return count_unlogged(ledger, store_key(self.tracking_uri), self.sweep_id)
+            return count_unlogged(ledger, self.tracker.store, self.sweep_id)
+
+
+def replay(ledger_path: Path, tracker: Tracker, sweep_id: str) -> tuple[int, dict[str, str]]:
+    """Write what a tracker lacks of a sweep, which counts as finished.
+
+    Returns:
+        The number of trials in the ledger, and trial → why the store refused it.
+
+    Raises:
+        ConfigError: the store does not answer.
+    """
+    with Ledger(ledger_path) as ledger:
+        ledger.release_dead()  # free the trials of drivers that were killed
+        tracker.open(ledger, sweep_id)
+        try:
+            count = tracker.sync(status="FINISHED")
+        except Exception as error:
+            if isinstance(error, LedgerError) or not tracker.is_away(error):
+                raise  # not the store's fault
+            reason = tracker.redact(extract_first_line(error))
+            raise ConfigError(
+                tracker.title,
+                f"The store does not answer ({reason}). When it answers again, run "
+                f"{tracker.remedy}.",
+            ) from error
+        tracker.close()
+        return count, dict(tracker.refused)

@@ -18,7 +18,8 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.tracker import MlflowTracker
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrackerThread
 from ablate.values.paths import flatten_paths
 
 SWEEP = "0123456789ab"
@@ -180,8 +181,10 @@ class Sweep:
         with Ledger(self.ledger_path) as ledger:
             ledger.release(trial_id, "failed", reason)
 
-    def tracker(self, uri: str | None = None, **options: Any) -> MlflowTracker:
-        return MlflowTracker(self.ledger_path, uri or self.uri, self.sweep_id, **options)
+    def tracker(self, uri: str | None = None, **options: Any) -> TrackerThread:
+        remedy = {"remedy": options.pop("remedy")} if "remedy" in options else {}
+        mlflow = MlflowTracker(uri or self.uri, **remedy)
+        return TrackerThread(self.ledger_path, mlflow, self.sweep_id, **options)
 
     def track(self, uri: str | None = None) -> None:
         """Everything that the ledger has, into the store."""

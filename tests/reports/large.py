@@ -24,7 +24,8 @@ import yaml
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell
-from ablate.tracking.tracker import MlflowTracker
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrackerThread
 from tests.ablate import driven, specs, synthetic
 from tests.ablate.command import ablate
 from tests.faults.machine import processor
@@ -110,7 +111,7 @@ def store(folder: Path, trials: int) -> str:
         finish(planned.ledger, folder / "trials" / trial_id, cell)
     planned.ledger.close()
     uri = f"sqlite:///{folder}/mlflow.db"
-    tracker = MlflowTracker(folder / "ledger.sqlite", uri, plan.sweep_id)
+    tracker = TrackerThread(folder / "ledger.sqlite", MlflowTracker(uri), plan.sweep_id)
     tracker.start()
     assert tracker.close()
     return plan.sweep_id

@@ -27,6 +27,7 @@ from ablate.engine.ray.resources import (
 )
 from ablate.engine.settings import Settings
 from ablate.spec.model import Resources
+from ablate.tracking.sync import MlflowTracker
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from trainables.errors import ConfigError
@@ -74,7 +75,7 @@ class Replica:
     """A tracker whose store stays away, or that the user breaks off."""
 
     def __init__(self) -> None:
-        self.status = ""
+        self.status, self.tracker = "", MlflowTracker("sqlite://")
 
     def start(self) -> None: ...
 
@@ -89,10 +90,10 @@ def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Tables made of a store that lacks runs would show trained cells as missing."""
     drain(dispatch(specs.plan(), tmp_path))
     replica = Replica()
-    monkeypatch.setattr(driver, "MlflowTracker", lambda *_, **__: replica)
+    monkeypatch.setattr(driver, "TrackerThread", lambda *_, **__: replica)
     settings_ = Settings(tmp_path, tmp_path, REQUEST, runner=RUNNER, tracking_uri="sqlite://")
     outcome = driver.run_plan(specs.plan(), settings_)
-    assert outcome.is_finished and not outcome.tracked and replica.status == "FINISHED"
+    assert outcome.is_finished and not outcome.is_tracked and replica.status == "FINISHED"
 
     def broken(*args: object, **more: object) -> None:
         raise KeyboardInterrupt

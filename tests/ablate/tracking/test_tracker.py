@@ -15,8 +15,8 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.store import store_key
-from ablate.tracking.sync import replay
-from ablate.tracking.tracker import TrackingError
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrackingError, replay
 from tests.ablate.tracking.store import assert_complete, children, finish_some, runs, wait_until
 
 
@@ -27,13 +27,14 @@ def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any) -> 
 import os, time
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.tracker import MlflowTracker
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrackerThread
 with Ledger({str(sweep.ledger_path)!r}) as ledger:
     for trial in {trials[3:]!r}:
         ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.from_this_process())
         ledger.record_epochs(
             trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
-    tracker = MlflowTracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r})
+    tracker = TrackerThread(ledger.path, MlflowTracker({sweep.uri!r}), {sweep.sweep_id!r})
     tracker.start()
     store = "sqlite:///{sweep.folder}/mlflow.db"
     while len(ledger.list_mlflow_runs(store, {sweep.sweep_id!r})) < 6:
@@ -112,7 +113,7 @@ def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
     assert time.monotonic() - began < 10
     assert "`ablate ledger replay` writes the 5 ended trials that MLflow lacks" in caplog.text
     answers.set()
-    assert replay(sweep.ledger_path, sweep.uri, sweep.sweep_id) == (5, {})
+    assert replay(sweep.ledger_path, MlflowTracker(sweep.uri), sweep.sweep_id) == (5, {})
     assert_complete(sweep, trials)
 
 

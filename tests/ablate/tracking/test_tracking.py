@@ -20,7 +20,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.payload import choose_parameters, flatten_config
 from ablate.tracking.store import open_store
-from ablate.tracking.sync import MlflowSync, replay
+from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import replay
 from tests.ablate.tracking.store import (
     assert_complete,
     children,
@@ -97,7 +98,8 @@ def test_a_run_that_is_deleted_in_mid_sweep_is_made_again(sweep: Any) -> None:
     (trial,) = sweep.plan(seeds=1)[:1]
     sweep.finish([trial], epochs=2, final=False)
     with Ledger(sweep.ledger_path) as ledger:
-        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id)
+        replica = MlflowTracker(sweep.uri)
+        replica.open(ledger, sweep.sweep_id)
         replica.sync()
         deleted = children(sweep)[trial].info.run_id
         replica.client.delete_run(deleted)
@@ -173,7 +175,9 @@ def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
     with Ledger(sweep.ledger_path) as ledger:
         this = Owner.from_this_process()
         other = Owner(this.host, os.getppid(), psutil.Process(os.getppid()).create_time())
-        first, second = (MlflowSync(ledger, sweep.uri, sweep.sweep_id) for _ in range(2))
+        first, second = MlflowTracker(sweep.uri), MlflowTracker(sweep.uri)
+        for replica in (first, second):
+            replica.open(ledger, sweep.sweep_id)
         first.driver = str(other)
         for writer in (first, second):
             writer.sync([])
@@ -227,7 +231,7 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
             database.execute("UPDATE mlflow_runs SET store=?", [uri])
     else:
         open_store(uri).delete_run(children(sweep)[trials[0]].info.run_id)
-    assert replay(sweep.ledger_path, uri, sweep.sweep_id)[1] == {}
+    assert replay(sweep.ledger_path, MlflowTracker(uri), sweep.sweep_id)[1] == {}
     assert_complete(sweep, trials, uri)
 
 
@@ -261,7 +265,8 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
     }
     trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
     with Ledger(sweep.ledger_path) as ledger:
-        replica = MlflowSync(ledger, sweep.uri, sweep.sweep_id, defaults)
+        replica = MlflowTracker(sweep.uri, defaults=defaults)
+        replica.open(ledger, sweep.sweep_id)
         sweep.finish(trials[:1])
         replica.sync()
         params = children(sweep)[trials[0]].data.params
