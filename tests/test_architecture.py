@@ -231,8 +231,8 @@ def test_folders_are_packages_that_import_nothing() -> None:
 
 RAY_FILE = "trainables.jobs.ray_trainable"
 BARRED = {
-    "trainables": {"ablate", "reports", "ray", "mlflow", "optuna"},
-    "reports": {"ablate", "trainables", "torch", "ray"},
+    "trainables": {"ablate", "reports", "ray", "mlflow", "optuna", "tensorboardX", "wandb"},
+    "reports": {"ablate", "trainables", "torch", "ray", "tensorboardX", "tensorboard", "wandb"},
     "ablate": set[str](),
 }
 
@@ -249,6 +249,30 @@ def test_packages_import_only_what_they_may() -> None:
             if top in barred or ray_file:
                 violations.append(f"{module}:{each.line} imports {each.module}")
     assert not violations, "\n".join(violations)
+
+
+def test_trackers_are_imported_by_their_own_module_and_late() -> None:
+    """Reports read MLflow alone, and a run without `--tracker` waits for neither package."""
+    packages = {
+        "ablate.tracking.tensorboard_files": "tensorboardX",
+        "ablate.tracking.wandb_runs": "wandb",
+    }
+    found = {
+        (module, top)
+        for module in sources()
+        for each in imports(module)
+        if (top := each.module.partition(".")[0]) in packages.values()
+        and (each.late or not each.typed)
+    }
+    assert found == set(packages.items())
+    early = [
+        f"{module}:{each.line}"
+        for module in sources()
+        for each in imports(module)
+        if not (each.late or each.typed)
+        and (each.module in packages or each.module.partition(".")[0] in packages.values())
+    ]
+    assert not early, early
 
 
 def test_the_reader_sees_imports() -> None:

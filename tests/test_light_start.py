@@ -24,6 +24,8 @@ HEAVY = {
     "pandas",
     "pyarrow",
     "matplotlib",
+    "tensorboardX",
+    "wandb",
 }
 
 
