@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,31 +15,50 @@ from ablate.ledger.ledger import Ledger
 from tests.ablate.tracking.replicas import assert_equal_to_ledger
 from tests.faults.driver import descendants
 from tests.faults.polling import wait_until
-from tests.faults.sweeps import Sweep
+from tests.faults.sent import spec
 
-OPTIONS = {"trackers": ["tensorboard", "wandb"]}
+ROOT, TRIALS = Path(__file__).resolve().parents[2], 12
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_and_interrupted_has_every_point_once(
-    sweep: Sweep, tmp_path: Path
-) -> None:
-    set_up = {"WANDB_MODE": "offline", "HOME": str(tmp_path / "home"), "SYN_SLEEP": "0.7"}
-    driver = sweep.start(OPTIONS, **set_up)
-    wait_until(lambda: [*sweep.out.rglob("*.wandb")], "no run was opened")
-    sweep.wait_for_epochs(3)
+@pytest.mark.timeout(900)
+def test_a_sweep_that_is_killed_and_interrupted_has_every_point_once(tmp_path: Path) -> None:
+    out, path = tmp_path / "out", tmp_path / "spec.yaml"
+    path.write_text(json.dumps(spec("trackers", TRIALS)), encoding="utf-8")
+    environment = {"WANDB_MODE": "offline", "HOME": str(tmp_path / "home"), "SLOTS": "3"}
+    pace = {"SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.5"}
+
+    def start(**changes: str) -> subprocess.Popen[str]:
+        trackers = ["--tracker", "tensorboard", "--tracker", "wandb"]
+        command = ["run", str(path), "--out", str(out), "--no-report", *trackers]
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.untrained", *command],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment, **pace, **changes},
+        )
+
+    def wait_for_runs(count: int) -> None:
+        runs = out / "wandb"
+        wait_until(lambda: len([*runs.glob("offline-run-*")]) >= count, "no run was opened", 300)
+
+    driver = start()
+    wait_for_runs(2)
     driver.kill()
-    driver.wait()
-    driver = sweep.start(OPTIONS, **set_up)
-    sweep.wait_for_epochs(6)
+    driver.communicate()
+    driver = start()
+    wait_for_runs(5)
     (core,) = (each for each in descendants(driver.pid) if "wandb" in each.name())
-    core.kill()  # the package's own process, for example where memory ends
-    sweep.wait_for_epochs(4)
+    core.kill()  # W&B's own process, as where memory ends
+    wait_for_runs(7)
     driver.send_signal(signal.SIGINT)
-    text, _ = driver.communicate(timeout=200)
+    text, _ = driver.communicate(timeout=300)
     assert driver.returncode == 130, text
-    code, text = sweep.finish(OPTIONS, **set_up | {"SYN_SLEEP": "0"})
-    assert code == 0 and "WARNING" not in text, text
-    with Ledger(sweep.out / "ledger.sqlite") as ledger:
-        sweep_id = ledger.query("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
-    assert assert_equal_to_ledger(sweep.out, sweep_id) == len(sweep.trials()) == 13
+    driver = start(SLOTS_PACE="0")
+    text, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0 and "does not answer" not in text, text
+    with Ledger(out / "ledger.sqlite") as ledger:
+        (sweep,) = ledger.query("SELECT sweep_id FROM sweeps")
+    assert assert_equal_to_ledger(out, sweep["sweep_id"]) == TRIALS
