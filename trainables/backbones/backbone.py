@@ -6,6 +6,7 @@ Shape legend: B batch · S side of the image · C, H, W of a feature map · F fe
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
-Pooling = Literal["avg", "avg_max", "timm"]
+Tokens = Literal["class", "mean", "both"]
+Pooling = Literal["avg", "avg_max", "timm", "class", "mean", "both"]
 FROZEN_STREAM = (0, "backbone.frozen")  # of random weights, the same for any trial's seed
 
 
@@ -53,7 +55,8 @@ class Backbone(nn.Module):
         pixels: what the weights expect. A network that reads blue first gets images whose order is
             red, green, blue all the same.
         pooling: "avg" or "avg_max" (global average, plus global maximum, of the last map), or
-            "timm" where the model pools in its own way (tokens, or layers after pooling).
+            "timm" where the model pools in its own way (tokens, or layers after pooling), or
+            `backbone.tokens`.
     """
 
     def __init__(
@@ -87,6 +90,8 @@ class Backbone(nn.Module):
         """Pool the last maps or tokens to features [B, F] in float32, as `pooling` says."""
         if self.pooling == "timm":
             return to_full_precision(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
+        if self.pooling in ("class", "mean", "both"):
+            return to_full_precision(pool_tokens(self.model, maps, self.pooling))
         maps = to_full_precision(maps)
         mean = maps.mean((2, 3))
         return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
@@ -183,6 +188,8 @@ def check_fits(config: "BackboneConfig", image_size: int) -> None:
     A missing file is accepted, because it may be there when the trial runs.
     """
     check_route(config)
+    if config.tokens is not None:
+        _check_tokens(config.name, image_size, config.tokens)
     if config.weights in ROUTES or not has_file(config):  # there is no file to check
         return
     with seed_global_generator(0, "backbone.check"):  # the caller's random numbers stay as they are
@@ -221,15 +228,53 @@ def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
 def _probe_features(
     model: nn.Module, config: "BackboneConfig", picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return the number of features; and `config.pool` if the head averages maps, else "timm"."""
+    """Return the number of features and the pooling.
+
+    The pooling is `config.tokens` if it is given; else `config.pool` if the head averages maps;
+    else "timm".
+    """
     was_training = model.training
     model.eval()
     with torch.no_grad():
         maps = model.forward_features(picture)  # type: ignore[operator]
         pooled = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
+        if config.tokens is not None:
+            features = pool_tokens(model, maps, config.tokens).shape[1]
     model.train(was_training)
+    if config.tokens is not None:
+        return features, config.tokens
     has_same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]
     if has_same_width and torch.allclose(maps.mean((2, 3)), pooled, rtol=1e-3, atol=1e-5):
         return pooled.shape[1], config.pool
     LOG.info("%s has a special pooling; backbone.pool does not apply", config.name)
     return pooled.shape[1], "timm"
+
+
+def pool_tokens(model: Any, tokens: Tensor, choice: Tokens) -> Tensor:
+    """Pool a transformer's tokens [B, N, F] to [B, F], or to [B, 2 F] for "both".
+
+    "class" is the class token, "mean" the mean of the tokens of patches, without class and register
+    tokens, and "both" the class token beside that mean. Each passes the model's norm after pooling,
+    if there is one, so that "class" or "mean" equals the model's own pooling where this is the
+    same.
+    """
+    has_tokens = tokens.dim() == 3
+    if not has_tokens or (choice != "mean" and getattr(model, "cls_token", None) is None):
+        fault = "has no class token" if has_tokens else "makes maps and not tokens"
+        remedy = "Set backbone.tokens to mean" if has_tokens else "Leave backbone.tokens out"
+        message = f"the model {fault}, so {choice!r} cannot be taken. {remedy}, or take a ViT."
+        raise ConfigError("backbone.tokens", message)
+    patches = tokens[:, getattr(model, "num_prefix_tokens", 0) :]
+    parts = [] if choice == "mean" else [tokens[:, 0]]
+    parts += [] if choice == "class" else [patches.mean(1)]
+    norm = getattr(model, "fc_norm", None) or nn.Identity()
+    return torch.cat([norm(part) for part in parts], 1)
+
+
+@lru_cache(maxsize=64)  # a plan calls this for each of its studies
+def _check_tokens(name: str, image_size: int, choice: Tokens) -> None:
+    """Refuse a model without the tokens that `backbone.tokens` pools; load no weights."""
+    with explain_model_errors(name, image_size), torch.device("meta"), torch.no_grad():
+        model: Any = build_on_meta(name, image_size).eval()
+        images = torch.empty(1, 3, image_size, image_size)
+        pool_tokens(model, model.forward_features(images), choice)

@@ -27,6 +27,8 @@ class BackboneConfig(ComponentConfig):
         `weights_only`, whose SHA-256 must then be given.
     weights_sha256: SHA-256 of that file.
     pool: global average, or average + maximum, summed (Proxy-Anchor's head).
+    tokens: pooling of a transformer's tokens: the class token, the mean of the patches' tokens, or
+        "both", side by side. None: the model's own pooling in timm.
     mode: "finetune", or "frozen": features are computed once, cached, and only heads train. Three
         modes train a part of the backbone (`backbones/adapters.py`): "lora" trains a low-rank
         adapter beside each linear layer, "bias" the biases, "last_blocks" the last `blocks` blocks.
@@ -56,6 +58,7 @@ class BackboneConfig(ComponentConfig):
     std: tuple[float, float, float] | None = None
     channels: Literal["rgb", "bgr"] | None = None
     pixel_max: Literal[1, 255] | None = None
+    tokens: Literal["class", "mean", "both"] | None = None
     rank: int | None = Field(
         None, ge=1, le=1024, **log_range(1, 64, "LoRA, Table 6: 1 to 64", whole=True)
     )

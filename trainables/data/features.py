@@ -69,7 +69,7 @@ def build_features_key(config: "Trial", cache: Path, device: torch.device | str 
     if config.data.may_resample:  # only then, so that features of older versions keep their names
         parts["evaluation"] = [config.data.eval_side, config.data.stored_short_side or "original"]
         parts["resizing"] = resizing.REVISION
-    for name in ("mean", "std", "channels", "pixel_max"):
+    for name in ("mean", "std", "channels", "pixel_max", "tokens"):
         if (value := getattr(config.backbone, name)) is not None:
             parts[name] = value
     text = json.dumps(parts, sort_keys=True)

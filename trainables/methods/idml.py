@@ -196,6 +196,11 @@ class IDML(Mixing):
                 and loss.references is Loss.references,  # the class does not override it
                 f"loss {name} has no proxies. Set method.proxy_uncertainty to zero.",
             ),
+            (
+                token is not None and trial.backbone.tokens is not None,
+                "method.uncertainty_token adds a token to the model's own pooling. Leave out "
+                "backbone.tokens.",
+            ),
         ):
             if is_refused:
                 raise ValueError(reason)

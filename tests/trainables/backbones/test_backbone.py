@@ -12,7 +12,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from trainables.backbones.backbone import build_backbone
+from trainables.backbones.backbone import build_backbone, check_fits, pool_tokens
 from trainables.backbones.weights import (
     PACKAGED_SHA256,
     compute_weights_identity,
@@ -184,3 +184,36 @@ def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     message = said(weights="timm")
     assert "could not be fetched (Name or service not known)" in message
     assert "packaged, none, or the path" in message
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_vit2", "eva02_tiny_patch14_224"])
+def test_tokens_are_pooled_as_the_option_says(name: str) -> None:
+    size = 112  # a multiple of both patch sizes
+    images = torch.linspace(-1, 1, 2 * 3 * size * size).view(2, 3, size, size).sin()
+    backbone = build_backbone(config(name=name, tokens="mean"), size).eval()
+    model: Any = backbone.model
+    norm = model.fc_norm
+    with torch.no_grad():
+        tokens = model.forward_features(images)
+        mean = norm(tokens[:, model.num_prefix_tokens :].mean(1))
+        assert torch.equal(backbone(images), mean)
+        own = model.forward_head(tokens, pre_logits=True)
+        if model.global_pool == "avg":
+            torch.testing.assert_close(mean, own)
+        if model.cls_token is None:  # test_vit2 has a register token alone
+            with pytest.raises(ConfigError, match="no class token"):
+                pool_tokens(model, tokens, "both")
+            return
+        first = pool_tokens(model, tokens, "class")
+        assert torch.equal(pool_tokens(model, tokens, "both"), torch.cat([first, mean], 1))
+        if model.global_pool == "token":
+            assert torch.equal(first, own)
+    assert build_backbone(config(name=name, tokens="both"), size).features == 2 * mean.shape[1]
+
+
+@pytest.mark.parametrize(("name", "tokens"), [(TINY, "mean"), ("test_vit3", "class")])
+def test_a_plan_refuses_tokens_that_a_model_lacks(name: str, tokens: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_fits(config(name=name, tokens=tokens), 64)
+    assert caught.value.path == "backbone.tokens"
+    check_fits(config(name="test_vit", tokens="both"), 64)
