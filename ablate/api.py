@@ -1,6 +1,6 @@
 """Use sweeps from Python: prepare a checked plan, run it, read its results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -39,6 +39,7 @@ class Options:
 
     Attributes:
         out: output folder.
+        levels: factor → the levels that are kept of it; a spec that is read already has only these.
         allow_partial: data sets may differ from their makers' description.
         storage: where the ledger is copied: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`.
         budget: seconds after which no new trial starts.
@@ -61,6 +62,7 @@ class Options:
     seeds: int | tuple[int, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     studies: tuple[str, ...] = ()
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     address: str | None = None
     storage: str | None = field(default=None, repr=False)
     budget: float | None = None
@@ -159,7 +161,7 @@ def prepare(
 
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
-        loaded = read_spec(loaded, options.settings, allow_code=options.allow_code)
+        loaded = read_spec(loaded, options.settings, options.allow_code, options.levels)
     overrides = Overrides(
         options.dataset,
         options.data_root,

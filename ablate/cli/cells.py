@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.cli.options import add_out, add_spec, build_options, parse_settings
+from ablate.cli.options import add_out, add_spec, build_options, load_spec
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
@@ -46,10 +46,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write to a file the trials that can start now; return 1 if there are none, else 0."""
-    from ablate.spec.read import read_spec
-
     to = expand_user_path(args.to, "--to")
-    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
+    loaded = load_spec(args)
     from ablate import api
     from ablate.batch import export_cells
     from ablate.cli.locate import explain_write_errors

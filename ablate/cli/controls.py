@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ablate.cli import run as running
 from ablate.cli.locate import check_new_file
-from ablate.cli.options import build_options, parse_settings
+from ablate.cli.options import build_options, load_spec
 from ablate.values.layers import overlay_mappings
 from ablate.values.paths import expand_paths
 from ablate.values.terminal import print_text
@@ -32,9 +32,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write a spec of controls (rows with known effects or none) around a trial; run the spec."""
     from ablate import api
-    from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
+    loaded = load_spec(args)
     to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
     plan, _ = api.prepare(loaded, build_options(args), runs=False)
     # base: the spec's trial; top: options of the command line
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     rows = document["studies"]["controls"]["variants"]
     print_text(f"{to} has {len(rows)} rows, each with {SEEDS} seeds")
     # the written spec contains what these options set
-    args.spec, args.settings, args.studies = str(to), [], []
+    args.spec, args.settings, args.studies, args.levels = str(to), [], [], []
     args.dataset = args.data_root = None
     return running.run(args)
 

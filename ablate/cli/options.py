@@ -10,6 +10,7 @@ from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from ablate.api import Options
+    from ablate.spec.model import LoadedSpec
 
 EXIT_CODES = (
     "Exit codes: 0 everything is done; 1 something failed or is missing (the same command "
@@ -85,6 +86,13 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         metavar="KEY=VALUE",
         dest="settings",
         help="Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated.",
+    )
+    command.add_argument(
+        "--levels",
+        action="append",
+        default=[],
+        metavar="FACTOR=LEVEL,…",
+        help="Keep only these levels of a factor of the spec. Can be repeated for other factors.",
     )
     command.add_argument(
         "--study",
@@ -170,6 +178,26 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
+def parse_levels(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the levels of `--levels backbone=lite0,resnet50` by factor."""
+    levels: dict[str, tuple[str, ...]] = {}
+    for pair in pairs:
+        factor, _, names = pair.partition("=")
+        if not factor or not names:
+            fault = f"{pair!r} is not FACTOR=LEVEL,…. Write it as --levels backbone=lite0,resnet50."
+            raise ConfigError("--levels", fault)
+        levels[factor] = (*levels.get(factor, ()), *names.split(","))
+    return levels
+
+
+def load_spec(args: argparse.Namespace) -> "LoadedSpec":
+    """Read the spec that parsed arguments name; torch is not imported."""
+    from ablate.spec.read import read_spec
+
+    settings, levels = parse_settings(args.settings), parse_levels(args.levels)
+    return read_spec(args.spec, settings, args.allow_code, levels)
+
+
 def build_options(args: argparse.Namespace) -> "Options":
     """Build the options of a run from parsed arguments."""
     from dataclasses import fields
@@ -183,6 +211,7 @@ def build_options(args: argparse.Namespace) -> "Options":
     }
     values |= {"settings": parse_settings(args.settings), "studies": tuple(args.studies)}
     values["trackers"] = tuple(values.get("trackers", ()))
+    values["levels"] = parse_levels(args.levels)
     if "seeds" in values:
         values["seeds"] = parse_seeds(values["seeds"])
     for name in ("budget", "checkpoint_seconds", "stuck_after"):

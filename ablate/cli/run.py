@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.options import EXIT_CODES, add_sweep, build_options, parse_settings
+from ablate.cli.options import EXIT_CODES, add_sweep, build_options, load_spec
 from ablate.tracking.store import format_command_line
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
@@ -60,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "--pilot needs --plan. Give --plan, or leave out --pilot.")
     # read the spec before torch is imported, so that its faults are reported at once
-    from ablate.spec.read import read_spec
-
-    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
+    loaded = load_spec(args)
     from ablate import api
 
     options = build_options(args)

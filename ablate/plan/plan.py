@@ -388,7 +388,8 @@ class Plan:
 
     def resolve_spec(self) -> dict[str, Any]:
         """Return the spec as it runs (data set, `--set`, seeds), with what the plan found."""
-        resolved = {"extends", "datasets", "fair", "searches"}  # keys that have taken effect
+        # without keys that have taken effect
+        resolved = {"extends", "datasets", "factors", "fair", "searches"}
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude=resolved)
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()

@@ -32,6 +32,14 @@ def build_json_schema() -> dict[str, Any]:
             axes["additionalProperties"] = one_axis
             axis_map = {key: axes.pop(key) for key in ("type", "additionalProperties")}
             axes["anyOf"] = [{"const": DEFAULT}, axis_map]
+    # accept `for` in studies, and names of factors in `cross`
+    names = {"type": "array", "items": {"type": "string"}}
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if "design" in properties:
+            properties["for"] = {"anyOf": [names, {"type": "object"}]}
+        if "cross" in properties:
+            properties["cross"] = {"anyOf": [names, properties["cross"]]}
     # accept a single item in place of a list with one item
     for definition in schema["$defs"].values():
         properties = definition.get("properties", {})

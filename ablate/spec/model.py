@@ -61,6 +61,9 @@ class Spec(SpecPart):
     objective: metric that searches maximise and `best_of` compares, at the selected epoch.
     trial: settings of all trials; keys may be dotted paths.
     datasets: settings for each data set, used with `--dataset NAME`.
+    factors: levels by factor, each a part of a study. A study with `for: [FACTOR, …]` is written
+        once and made for each combination of levels; a comparison crosses them by
+        `cross: [FACTOR, …]` (`ablate/spec/templates.py`).
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
     fair: comparisons that get a second version in which every row is tuned with the same budget.
     searches: how often the whole tuning of the comparisons runs, each time with other search seeds.
@@ -77,6 +80,7 @@ class Spec(SpecPart):
     checkpoints: Literal["clean", "keep"] = "clean"
     trial: dict[str, Any] = Field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    factors: dict[str, dict[str, dict[str, Any] | None]] | None = None
     studies: dict[str, Study] = Field(min_length=1)
     fair: Fair | None = None
     searches: int | None = Field(None, ge=1, le=100)

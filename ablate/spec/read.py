@@ -5,7 +5,7 @@ The models are in `ablate/spec/model.py`; this module checks the references betw
 
 import graphlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.searches import add_search_copies, check_copies
+from ablate.spec.templates import expand_templates
 from ablate.spec.yaml_loader import load_yaml
 from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
 from ablate.values.layers import overlay_mappings
@@ -36,7 +37,10 @@ Lines = dict[str, tuple[str, int]]  # dotted path → file and line
 
 
 def read_spec(
-    spec: str | Path | Mapping[str, Any], settings: Mapping[str, Any] = {}, allow_code: bool = False
+    spec: str | Path | Mapping[str, Any],
+    settings: Mapping[str, Any] = {},
+    allow_code: bool = False,
+    levels: Mapping[str, Sequence[str]] = {},
 ) -> LoadedSpec:
     """Read and check a spec.
 
@@ -44,6 +48,7 @@ def read_spec(
         spec: a file, or a mapping as YAML gives it.
         settings: `--set` by dotted path, which may change the axes of `space: default`.
         allow_code: whether local files that the spec names as samplers may run.
+        levels: factor → the levels that are kept of it (`--levels`).
 
     Raises:
         ConfigError: The spec has an error; the message is one line with file, line and path.
@@ -54,9 +59,9 @@ def read_spec(
             check_values(spec, "")
         except ConfigError as fault:
             raise source.relocate(fault) from None
-        return check_spec(dict(spec), source, settings, allow_code)
+        return check_spec(dict(spec), source, settings, allow_code, levels)
     data, lines = _read_extended(Path(check_text(str(spec), "SPEC")), (), {})
-    return check_spec(data, Source(str(spec), lines), settings, allow_code)
+    return check_spec(data, Source(str(spec), lines), settings, allow_code, levels)
 
 
 def _read_extended(
@@ -132,11 +137,19 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_spec(
-    data: dict[str, Any], source: Source, settings: Mapping[str, Any], allow_code: bool
+    data: dict[str, Any],
+    source: Source,
+    settings: Mapping[str, Any],
+    allow_code: bool,
+    levels: Mapping[str, Sequence[str]] = {},
 ) -> LoadedSpec:
     """Validate a mapping as a spec, with the references between its studies and its report."""
     context = {"allow_code": allow_code, "folder": Path(source.name).parent}
     try:
+        data, templates = expand_templates(data, levels)
+        for name, template in templates.items():  # messages name the template's line
+            line = source.lines.get(f"studies.{template}")
+            source.lines.update({} if line is None else {f"studies.{name}": line})
         data = expand_default_spaces(data, settings)
         spec = _validate(data, context)
         if spec.fair is not None:

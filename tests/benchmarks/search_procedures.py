@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from ablate import api
+from ablate.spec.templates import expand_templates
 from ablate.spec.yaml_loader import load_yaml
 
-HEADS = load_yaml(Path(__file__).parents[2] / "search_spaces" / "heads.yaml").data
+SPEC = Path(__file__).parents[2] / "search_spaces" / "heads.yaml"
+HEADS = expand_templates(load_yaml(SPEC).data, {})[0]
 SET_UP = "normsoftmax_typefaces"  # the searches of heads.yaml whose axes are taken
 METHODS = ("ddml", "detreg", "dvml", "idml", "nir")
 ROWS = ("joint plain", "stages plain", "joint method", "stages method")

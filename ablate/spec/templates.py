@@ -1,0 +1,161 @@
+"""Write a study once for several levels of factors: `for` makes one study of each combination.
+
+    factors:
+      backbone:
+        lite0: {trial: {backbone: {name: tf_efficientnet_lite0, weights: packaged}}}
+        resnet50: {trial: {backbone: {name: resnet50.tv_in1k, weights: timm}}}
+      method:
+        plain: {trial: {method: {name: plain}}}
+        ddml: {trial: {method: {name: ddml}}}
+    studies:
+      "rates_{backbone}": {for: [backbone], design: search, …}
+      "tune_{method}_{backbone}":
+        for: {backbone: all, method: {ddml: {space: {method: default}}}}
+        around: {best_of: "rates_{backbone}"}
+      judged: {design: compare, cross: [backbone, method], …}
+
+makes the studies `rates_lite0`, `rates_resnet50`, `tune_ddml_lite0` and `tune_ddml_resnet50`. Names
+of factors in braces stand for the level in all texts of the study except those in `trial`. Settings
+of a level lie over those of the study, and the settings beside a level in `for` lie over both.
+`factors.backbone.lite0: null` in a file that extends this one, or `--levels backbone=resnet50`,
+leaves a level out of all studies. What the spec has under the name of such a study lies over it.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ablate.values.errors import describe_unknown, format_value
+from ablate.values.layers import overlay_mappings
+from trainables.errors import ConfigError
+
+FOR, ALL = "for", "all"
+Factors = Mapping[str, dict[str, Any]]  # factor → level → its part of a study; None: left out
+
+
+def expand_templates(
+    data: Mapping[str, Any], chosen: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a spec, as YAML gives it, with studies in place of templates (studies with `for`).
+
+    Args:
+        chosen: factor → the levels that are kept (`--levels`); other factors keep all.
+
+    Returns:
+        The spec, and each study that a template made with the name of that template.
+
+    Raises:
+        ConfigError: a factor or level is unknown or malformed, or two combinations have one name.
+    """
+    factors, given = _read_factors(data.get("factors"), chosen), data.get("studies")
+    if not isinstance(given, Mapping):
+        return dict(data), {}
+    # expand the templates
+    made = dict[str, dict[str, Any]]()  # template → study → its content
+    templates = dict[str, str]()
+    for name, study in given.items():
+        if isinstance(study, Mapping) and FOR in study:
+            made[name] = {}
+            for copy, content in _expand_study(name, study, factors):
+                if copy in templates:
+                    message = f"two combinations make the study {copy}. Name all factors in braces."
+                    raise ConfigError(f"studies.{name}", message)
+                templates[copy], made[name][copy] = name, content
+    # lay further settings of single studies over them, and fill in crossed factors
+    studies = dict[str, Any]()
+    for name, study in given.items():
+        changes = {copy: given[copy] for copy in made.get(name, {}) if copy in given}
+        if name in made:
+            studies |= overlay_mappings(made[name], changes)
+        elif name not in templates:
+            studies[name] = study
+    for name, study in studies.items():
+        if isinstance(study, Mapping) and isinstance(study.get("cross"), list):
+            cross = _list_levels(f"studies.{name}.cross", study["cross"], factors)
+            studies[name] = {**study, "cross": cross}
+    rest = {key: value for key, value in data.items() if key != "factors"}
+    return {**rest, "studies": studies}, templates
+
+
+def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:
+    """Return the factors of a spec, in which levels that are not chosen are None."""
+    factors = {
+        factor: dict(_to_mapping(f"factors.{factor}", levels))
+        for factor, levels in _to_mapping("factors", given or {}).items()
+    }
+    for factor, names in chosen.items():
+        _check_known("--levels", "factor", [factor], factors)
+        levels = factors[factor]
+        _check_known("--levels", "level", names, [k for k in levels if levels[k] is not None])
+        factors[factor] = {name: part if name in names else None for name, part in levels.items()}
+    return factors
+
+
+def _to_mapping(path: str, value: Any) -> Mapping[str, Any]:
+    """Return a value of the spec that must be a mapping."""
+    if not isinstance(value, Mapping):
+        message = f"{format_value(value)} is no mapping. Write `name: …` on indented lines."
+        raise ConfigError(path, message)
+    return value
+
+
+def _check_known(path: str, what: str, names: Iterable[Any], candidates: Iterable[str]) -> None:
+    """Refuse names of factors or levels that are not among the candidates."""
+    for name in names:
+        if name not in candidates:
+            raise ConfigError(path, describe_unknown(f"the {what}", str(name), candidates))
+
+
+def _list_levels(path: str, wanted: Any, factors: Factors) -> dict[str, dict[str, Any]]:
+    """Return factor → level → its part of a study.
+
+    Args:
+        path: place of `wanted` in the spec.
+        wanted: a list of factors; or factor → "all", a level, a list of levels, or levels with
+            settings over those of the level.
+    """
+    parts: dict[str, dict[str, Any]] = {}
+    wanted = {str(factor): ALL for factor in wanted} if isinstance(wanted, list) else wanted
+    for factor, choice in _to_mapping(path, wanted).items():
+        _check_known(path, "factor", [factor], factors)
+        place, levels = f"{path}.{factor}", factors[factor]
+        names = list(levels) if choice == ALL else choice if isinstance(choice, list) else [choice]
+        settings = choice if isinstance(choice, Mapping) else {str(level): {} for level in names}
+        _check_known(place, "level", settings, levels)
+        parts[factor] = {
+            level: overlay_mappings(
+                _to_mapping(f"factors.{factor}.{level}", levels[level]),
+                _to_mapping(f"{place}.{level}", changes or {}),
+            )
+            for level, changes in settings.items()
+            if levels[level] is not None
+        }
+    return parts
+
+
+def _expand_study(
+    name: str, study: Mapping[str, Any], factors: Factors
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the content of the study of each combination of levels in `for`."""
+    levels = _list_levels(f"studies.{name}.{FOR}", study[FOR], factors)
+    for combination in itertools.product(*levels.values()):
+        content = {key: value for key, value in study.items() if key != FOR}
+        for factor, level in zip(levels, combination, strict=True):
+            content = overlay_mappings(content, levels[factor][level])
+        names = dict(zip(levels, combination, strict=True))
+        yield (
+            _fill(name, names),
+            {key: v if key == "trial" else _fill(v, names) for key, v in content.items()},
+        )
+
+
+def _fill(part: Any, names: Mapping[str, str]) -> Any:
+    """Return a part of a study with levels in place of their factors' names in braces."""
+    if isinstance(part, str):
+        for factor, level in names.items():
+            part = part.replace(f"{{{factor}}}", level)
+    elif isinstance(part, list):
+        part = [_fill(item, names) for item in part]
+    elif isinstance(part, Mapping):
+        part = {key: _fill(value, names) for key, value in part.items()}
+    return part

@@ -1,0 +1,106 @@
+"""Studies that are written once for several levels of factors (`for`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.cli.options import parse_levels
+from ablate.spec.read import read_spec
+from ablate.values.canonical import compute_canonical_hash
+from trainables.errors import ConfigError
+
+SPACES = Path(__file__).parents[3] / "search_spaces"
+# of the studies of heads.yaml when each of them was written by hand, on 358 lines
+HEADS = "b3ace9e6f8d000b7"
+SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}
+
+
+def build_spec(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "templates",
+        "factors": {
+            "size": {"small": {"trial": {"embedding.dim": 8}}, "large": {}},
+            "method": {name: {"trial": {"method": {"name": name}}} for name in ("plain", "ddml")},
+        },
+        "studies": {
+            "rates_{size}": {"for": ["size"], "design": "search", "trials": 4, "space": SPACE},
+            "tune_{method}_{size}": {
+                "for": {"size": "all", "method": {"ddml": {"trials": 3, "space": SPACE}}},
+                "design": "search",
+                "title": "{method} at {size}",
+                "around": {"best_of": "rates_{size}"},
+                "trials": 2,
+            },
+            "judged": {"design": "compare", "cross": ["size", "method"]},
+        },
+        **changes,
+    }
+
+
+def refuse(spec: dict[str, Any], **options: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_spec(spec, **options)
+    return str(caught.value)
+
+
+def test_a_study_is_made_for_each_combination_of_levels() -> None:
+    spec = read_spec(build_spec()).spec
+    assert [*spec.studies] == [
+        *("rates_small", "rates_large", "tune_ddml_small", "tune_ddml_large", "judged")
+    ]
+    tuned: Any = spec.studies["tune_ddml_small"]
+    assert (tuned.title, tuned.trials) == ("ddml at small", 3)
+    assert tuned.around[0].best_of == "rates_small"
+    assert tuned.trial == {"embedding.dim": 8, "method": {"name": "ddml"}}
+    judged: Any = spec.studies["judged"]
+    assert [*judged.cross] == ["size", "method"] and [*judged.cross["size"]] == ["small", "large"]
+
+
+def test_levels_are_left_out_and_single_studies_changed() -> None:
+    spec = build_spec()
+    spec["studies"]["rates_small"] = {"trials": 7}
+    spec["factors"]["size"]["large"] = None
+    for found in (read_spec(spec), read_spec(build_spec(), levels={"size": ["small"]})):
+        assert [*found.spec.studies] == ["rates_small", "tune_ddml_small", "judged"]
+    rates: Any = read_spec(spec).spec.studies["rates_small"]
+    assert rates.trials == 7 and [*rates.space] == [*SPACE]
+    # a level that `for` names and the command line leaves out makes no study
+    kept = read_spec(build_spec(), levels=parse_levels(["method=plain"])).spec.studies
+    assert not any(name.startswith("tune") for name in kept)
+
+
+def test_heads_has_the_studies_that_were_once_written_out() -> None:
+    studies = read_spec(SPACES / "heads.yaml").spec.studies
+    identities = {name: study.build_identity() for name, study in studies.items()}
+    assert len(studies) == 243 and compute_canonical_hash(identities)[:16] == HEADS
+
+
+@pytest.mark.parametrize(
+    ("studies", "message"),
+    [
+        ({"a": {"for": ["size"]}}, "two combinations make the study a. Name all factors"),
+        ({"{hue}": {"for": ["hue"]}}, "the factor 'hue' is unknown; there are size, method"),
+        ({"{size}": {"for": {"size": "huge"}}}, "the level 'huge' is unknown; there are small"),
+        ({"{size}": {"for": 3}}, "studies.{size}.for: 3 is no mapping"),
+        ({"{size}": {"for": {"size": {"small": 3}}}}, "for.size.small: 3 is no mapping"),
+        ({"{size}": {"for": ["size"], "design": "grid"}}, "studies.small"),
+        ({"j": {"design": "compare", "cross": ["hue"]}}, "studies.j.cross: the factor 'hue'"),
+    ],
+)
+def test_faults_of_templates_are_named(studies: dict[str, Any], message: str) -> None:
+    assert message in refuse(build_spec(studies=studies))
+
+
+def test_faults_of_factors_and_levels_are_named(tmp_path: Path) -> None:
+    assert "factors: 3 is no mapping" in refuse(build_spec(factors=3))
+    assert "factors.size.a: 3 is no mapping" in refuse(build_spec(factors={"size": {"a": 3}}))
+    assert "--levels: the level 'tiny'" in refuse(build_spec(), levels={"size": ["tiny"]})
+    with pytest.raises(ConfigError, match="is not FACTOR=LEVEL"):
+        parse_levels(["size"])
+    text = 'name: lines\nfactors: {f: {a: {}}}\nstudies:\n  "s_{f}": {for: [f], design: grit}\n'
+    (tmp_path / "spec.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"line 4: studies\.s_a"):
+        read_spec(tmp_path / "spec.yaml")
