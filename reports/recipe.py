@@ -118,6 +118,9 @@ class Table(RecipePart):
     study: name of the study.
     title: heading above the table.
     caption: text above the table.
+    matrix: one of the factors in `within`, whose levels are the columns of a matrix of differences
+        to the baseline, which is printed before the table; its rows are the levels of the other
+        factors. Intervals and verdicts hold together over all comparisons of the table.
     published: numbers of a paper beside the measured ones.
     gains: the gain that a paper prints for each row, `{row or level: {table, column, row,
         baseline}}`; the verdicts say if a gain of this size is excluded.
@@ -148,6 +151,7 @@ class Table(RecipePart):
     caption: str = ""
     baseline: str | dict[str, Level] | None = None
     within: tuple[str, ...] = ()
+    matrix: str | None = None
     published: Published | None = None
     gains: dict[str, PrintedRows] = Field({})
     components: tuple[str, ...] = ()
@@ -164,6 +168,11 @@ class Table(RecipePart):
         if self.gains and self.kind != "compare":
             raise ValueError(
                 f"`gains` belongs to a table of the kind compare, not {self.kind}. Remove `gains`."
+            )
+        if self.matrix is not None and (self.kind != "compare" or self.matrix not in self.within):
+            raise ValueError(
+                f"`matrix` names the factor {self.matrix}, which must be one of the factors in "
+                "`within` of a table of the kind compare. Add the factor to `within`."
             )
         for name, gain in self.gains.items():
             if gain.metric not in self.metrics:

@@ -72,7 +72,7 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
         sd: standard deviation of a run over seeds, on the scale of the primary metric; None if the
             ledger has no trials of the study or it has `splits`: text in standard deviations.
     """
-    comparisons, cells = _count_comparisons(plan, name)
+    comparisons, cells, baselines = _count_comparisons(plan, name)
     if not comparisons:
         return []
     metric = plan.find_primary_metric(name)
@@ -85,7 +85,7 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
             f"({format_metric_name(metric)}), at most {precision.at_most}"
         ]
     splits = plan.spec.studies[name].splits  # tables compare splits by their means over seeds
-    size = compute_detectable_size(splits or seeds, comparisons, cells=cells)
+    size = compute_detectable_size(splits or seeds, comparisons, cells=cells, baselines=baselines)
     n_compared = f"{comparisons} comparison{'' if comparisons == 1 else 's'}"
     if size is None:
         return [f"with one seed the study's table cannot judge {n_compared}: give --seeds N"]
@@ -97,14 +97,15 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     return [f"with {runs} the study's table detects differences of {amount} ({n_compared})"]
 
 
-def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
-    """Return the number of comparisons in the smallest table of a study, and its number of cells.
+def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None, int]:
+    """Return the numbers of comparisons, cells and baselines in the smallest table of a study.
 
     Without a table of differences there are 0 comparisons. The number of cells is None unless the
     table is one of components, which compares main effects and their total. The smallest table is
-    corrected for the fewest comparisons: what it cannot detect, no other table can.
+    corrected for the fewest comparisons: what it cannot detect, no other table can. Baselines count
+    in a table with a matrix, whose comparisons are one family.
     """
-    study, counts = plan.spec.studies[name], list[tuple[int, int | None]]()
+    study, counts = plan.spec.studies[name], list[tuple[int, int | None, int]]()
     for table in plan.spec.report.tables:
         if table.study == name and table.kind in COMPARING and study.is_fixed:
             points = [point for point in study.all_points if LEFT_OUT not in point.levels]
@@ -117,10 +118,11 @@ def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None]:
             }
             if table.kind == "components":
                 factors = {factor for point in points for factor in point.coords}
-                counts.append((len(factors) + 1, len(points)))
+                counts.append((len(factors) + 1, len(points), 1))
             else:
-                counts.append((len(points) - len(baselines), None))
-    return min(counts, default=(0, None), key=lambda count: count[0])
+                n_baselines = 1 if table.matrix is None else len(baselines)
+                counts.append((len(points) - len(baselines), None, n_baselines))
+    return min(counts, default=(0, None, 1), key=lambda count: count[0])
 
 
 def _list_changed_settings(plan: Plan, name: str, source: str) -> list[str]:

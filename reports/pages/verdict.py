@@ -124,7 +124,8 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     """Explain how the verdicts were reached; empty without any."""
     if not verdicts:
         return ""
-    families = len(group_verdicts(verdicts))
+    families = len({(v.key, "" if v.in_matrix else v.baseline) for v in verdicts})
+    matrix = ", or of a table with a matrix" if any(v.in_matrix for v in verdicts) else ""
     several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
     populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
     populations += "".join(
@@ -135,7 +136,7 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
         "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
-        f"the comparisons of one table and baseline.{several} {populations}"
+        f"the comparisons of one table and baseline{matrix}.{several} {populations}"
     )
 
 

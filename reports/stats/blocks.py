@@ -74,6 +74,19 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
     return SharedError(float(np.sqrt(residuals @ residuals / df)), df)
 
 
+def compute_family_quantile(m: int, df: int, others: int, correlation: float = 0.5) -> float:
+    """Return the c that holds for m comparisons with one baseline and `others` with other ones.
+
+    It is Dunnett's c without others. With them it is the quantile of t at Šidák's level
+    0.95^(1 / (m + others)), because each baseline has rows and an error of its own.
+    """
+    from scipy import stats
+
+    if not others:
+        return dunnett_quantile(m, df, correlation)
+    return float(stats.t.ppf((1 + LEVEL ** (1 / (m + others))) / 2, df))
+
+
 @lru_cache(maxsize=256)
 def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     """Return Dunnett's c: P(max |T_i| ≤ c) = 0.95 for m t statistics that share their error.

@@ -29,11 +29,13 @@ class Sample:
         rows: name → the same, a row for each comparison.
         first_stage: the blocks that decided how many there are, if precision was asked for.
             Standard deviations and degrees of freedom then come from these alone (Stein).
+        others: number of comparisons with other baselines that belong to the same family.
     """
 
     baseline: Blocks
     rows: Mapping[str, Blocks]
     first_stage: Collection[int] | None = None
+    others: int = 0
 
     def list_common_blocks(self, name: str) -> list[int]:
         """Return the blocks that a row and the baseline both have."""
@@ -75,8 +77,9 @@ class Judgement:
 class ComparisonRule(ABC):
     """A rule of comparison: intervals of all rows of a family against one baseline.
 
-    A family is the rows of one table, data set, base loss, backbone and metric. A rule keeps the
-    chance of any interval that leaves out its true difference at 5 % over the family.
+    A family is the rows of one table, data set, base loss, backbone and metric, or all rows of a
+    table with a matrix. A rule keeps the chance of any interval that leaves out its true difference
+    at 5 % over the family.
     """
 
     name: ClassVar[str]

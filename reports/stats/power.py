@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reports.stats.blocks import dunnett_quantile
+from reports.stats.blocks import compute_family_quantile, dunnett_quantile
 
 POWER = 0.8
 
 
 def compute_detectable_size(
-    seeds: int, comparisons: int, *, cells: int | None = None
+    seeds: int, comparisons: int, *, cells: int | None = None, baselines: int = 1
 ) -> float | None:
     """Return the true difference that the default rule detects in 80 % of cases, in sds of a run.
 
@@ -23,6 +23,7 @@ def compute_detectable_size(
         seeds: n, the seeds of both rows.
         comparisons: m, the number of comparisons in the family.
         cells: the cells of a two-level factorial that is judged by its main effects.
+        baselines: number of baselines over which the comparisons of a matrix are divided.
 
     Returns:
         None for fewer than two seeds.
@@ -33,8 +34,10 @@ def compute_detectable_size(
         df = (cells - 1) * (seeds - 1)
         return _solve_size(dunnett_quantile(comparisons, df, 0.0), df, seeds * cells / 2)
     own = _solve_size(dunnett_quantile(1, seeds - 1), seeds - 1, seeds)
-    df = comparisons * (seeds - 1)
-    return max(own, _solve_size(dunnett_quantile(comparisons, df), df, seeds))
+    rows = max(1, comparisons // baselines)  # with one baseline, whose errors they share
+    df = rows * (seeds - 1)
+    quantile = compute_family_quantile(rows, df, comparisons - rows)
+    return max(own, _solve_size(quantile, df, seeds))
 
 
 def _solve_size(quantile: float, df: int, per_side: float) -> float:

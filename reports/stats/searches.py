@@ -18,7 +18,13 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from reports.stats.blocks import LEVEL, Blocks, dunnett_quantile, find_originals, fit_shared_error
+from reports.stats.blocks import (
+    LEVEL,
+    Blocks,
+    compute_family_quantile,
+    find_originals,
+    fit_shared_error,
+)
 from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
@@ -45,7 +51,8 @@ class OverSearches(ComparisonRule):
         shared = fit_shared_error([dict(enumerate(map(fmean, values))) for values in sides])
         assert shared is not None  # there are two rows and two searches or more
         t = float(stats.t.ppf((1 + LEVEL) / 2, count - 1))
-        least = dunnett_quantile(len(names), shared.df) * shared.sd * 2**0.5
+        c = compute_family_quantile(len(names), shared.df, sample.others)
+        least = c * shared.sd * 2**0.5
         reach = {}
         for name, ends in self.rule.compute_half_widths(sample).items():
             further = max(t * self.compute_sd(name), least) / count**0.5

@@ -5,7 +5,8 @@ from dataclasses import replace
 from reports.frame import OTHER, Frame
 from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
-from reports.tables.model import AnyTable
+from reports.tables.matrix import build_matrix
+from reports.tables.model import AnyTable, TableData
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
@@ -28,6 +29,8 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     tables: list[AnyTable] = []
     for part in recipe.tables:
         table = build_table(frame, part)
+        if part.matrix is not None and isinstance(table, TableData):
+            tables.append(build_matrix(frame, table, part.matrix))
         tables.append(table)
         kind = _choose_companion(frame, part)
         if kind is None or part.alone or (kind, part.study) in kinds:

@@ -11,7 +11,7 @@ from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table, to_level_name
 from reports.stats import paired
 from reports.stats.blocks import Blocks
-from reports.stats.comparison_rule import Sample, judge, load_rule
+from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
 from reports.stats.searches import OverSearches
 from reports.tables import notes, rows
@@ -113,6 +113,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
                 tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,
                 gain=_find_gain(recipe, cell, coords[cell]),
+                levels=_label_row(recipe, headers, cell, coords[cell]),
             )
         )
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
@@ -165,44 +166,64 @@ def _compare_rows(
 ) -> dict[str, Comparison]:
     """Return cell → its comparison with its baseline cell, with the verdict.
 
-    Cells with one baseline (`against`) are a family, over which intervals and p are corrected.
-    Cells that a race dropped, so that fewer seeds are `planned`, have no verdict.
+    Cells with one baseline (`against`) are a family, over which intervals and p are corrected; in
+    a table with a matrix all cells are one family. Cells that a race dropped, so that fewer seeds
+    are `planned`, have no verdict.
     """
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
     searches = group_by_search(cells, metric)
-    families: dict[str, list[str]] = {}  # baseline → cells compared with it
+    groups: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
-            families.setdefault(against[cell], []).append(cell)
-    comparisons = {}
-    for base, members in families.items():
-        for cell in members:
-            comparisons[cell] = _compare_values(metric, values[cell], values[base])
-        values_of_cells = {
+            groups.setdefault(against[cell], []).append(cell)
+    comparisons = {
+        cell: _compare_values(metric, values[cell], values[base])
+        for base, members in groups.items()
+        for cell in members
+    }
+    rule, resolution = load_rule(frame.recipe.rule), find_resolution(cells, metric)
+    samples_of, rules = dict[str, list[Sample]](), dict[str, OverSearches | None]()
+
+    def judge_group(base: str, others: int) -> dict[str, Judgement]:
+        """Judge the cells of a baseline; `others`: the family's comparisons with other ones."""
+        rows = {
             cell: _align_blocks(values[base], values[cell])
-            for cell in members
+            for cell in groups[base]
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
-        rule, resolution = load_rule(frame.recipe.rule), find_resolution(cells, metric)
-        samples = _build_search_samples(searches, values, base, [*values_of_cells])
-        over_searches = OverSearches(rule, samples) if samples else None
-        judgements = judge(
+        samples = samples_of[base] = _build_search_samples(searches, values, base, [*rows])
+        over_searches = rules[base] = OverSearches(rule, samples) if samples else None
+        return judge(
             over_searches or rule,
-            Sample(values[base], values_of_cells, declared.get("first_stage")),
+            Sample(values[base], rows, declared.get("first_stage"), others),
             smallest=find_smallest(frame, metric),
             resolution=resolution,
             lower_is_better=is_lower_better(metric),
             baseline=base,
             originals=over_searches.find_originals(base, resolution) if over_searches else None,
         )
-        # copies of other rows are no comparisons, so the correction does not count them
-        tested = [cell for cell in values_of_cells if judgements[cell].call]
+
+    verdicts = {base: judge_group(base, 0) for base in groups}
+    # copies of other rows are no comparisons (no call), so the correction does not count them
+    counts = {
+        base: sum(bool(j.call and j.interval) for j in judgements.values())
+        for base, judgements in verdicts.items()
+    }
+    families = [[base] for base in groups]
+    if recipe.matrix is not None:  # all cells are one family
+        families, total = [[*groups]], sum(counts.values())
+        verdicts = {base: judge_group(base, total - counts[base]) for base in groups}
+        counts = dict.fromkeys(groups, total)
+    p, p_wilcoxon = dict[str, float | None](), dict[str, float | None]()
+    for family in families:
+        tested = [cell for base in family for cell, j in verdicts[base].items() if j.call]
         permutation = paired.adjust_by_holm([comparisons[cell].permutation for cell in tested])
         wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
-        p = dict(zip(tested, permutation, strict=True))
-        p_wilcoxon = dict(zip(tested, wilcoxon, strict=True))
-        family = sum(bool(j.call and j.interval) for j in judgements.values())  # copies: no call
+        p |= dict(zip(tested, permutation, strict=True))
+        p_wilcoxon |= dict(zip(tested, wilcoxon, strict=True))
+    for base, judgements in verdicts.items():
+        over_searches = rules[base]
         for cell, judgement in judgements.items():
             comparisons[cell] = replace(
                 comparisons[cell],
@@ -210,8 +231,8 @@ def _compare_rows(
                 p=p.get(cell),
                 p_wilcoxon=p_wilcoxon.get(cell),
                 judgement=judgement,
-                family=family,
-                searches=len(samples) or 1,
+                family=counts[base],
+                searches=len(samples_of[base]) or 1,
                 searches_sd=over_searches.compute_sd(cell)
                 if over_searches and judgement.interval
                 else None,

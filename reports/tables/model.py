@@ -96,6 +96,7 @@ class TableRow:
 
     Attributes:
         planned: number of planned seeds.
+        levels: the labels without the words that may follow the first of them.
         gaps: what is missing and why, a line each.
         tuning: number of trials that tuned it, if known; tuned: the same as text.
         against: cell of its baseline row; its own cell for the baseline; None without one.
@@ -114,6 +115,7 @@ class TableRow:
     against: str | None = None
     gain: PrintedRows | None = None
     printed_only: bool = False
+    levels: tuple[str, ...] = ()
 
     @property
     def baseline(self) -> bool:

@@ -54,7 +54,8 @@ class Verdict:
         difference: paired, on the scale of the runs, over n common seeds or splits (`unit`).
         small: whether the whole interval lies inside ±δ (`smallest`).
         same_as: the row that this one equals.
-        family: number of comparisons of the correction.
+        family: number of comparisons of the correction. in_matrix: whether these are all
+            comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -75,6 +76,7 @@ class Verdict:
     same_as: str = ""
     smallest: float = 0.0
     family: int = 0
+    in_matrix: bool = False
     tuned: str = ""
     printed: PrintedGain | None = None
     is_term: bool = False
@@ -190,6 +192,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 small=judgement.small,
                 same_as=_describe_row(table, same_row) if same_row else "",
                 family=comparison.family,
+                in_matrix=table.recipe.matrix is not None,
                 tuned=_describe_tuning(table, row, base),
                 printed=_compare_with_print(table, row, base),
                 searches=comparison.searches,

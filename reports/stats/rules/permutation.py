@@ -36,7 +36,7 @@ class Permutation(ComparisonRule):
         gaps = {name: sample.compute_differences(name) for name in sample.rows}
         # permutation_p returns None with fewer than two blocks
         p_values = {name: permutation_p(list(values)) or 1.0 for name, values in gaps.items()}
-        levels = assign_holm_levels(p_values)
+        levels = assign_holm_levels(p_values, sample.others)
         reach = {}
         for name, values in gaps.items():
             means = np.sort(_compute_subset_means(values))

@@ -154,3 +154,18 @@ def test_the_table_of_power(rows: int, blocks: int) -> None:
             seen += judge(rule, build_sample(table), smallest=1.0)["0"].call == "better"
         power.append(round(100 * seen / TABLES))
     assert power == pytest.approx(POWER[rows, blocks], abs=4), power
+
+
+@pytest.mark.parametrize("rule", ["dunnett_and_t", "holm_t"])
+@pytest.mark.parametrize("columns", [2, 8])
+def test_the_cells_of_a_matrix_are_wrong_together_in_5_percent(columns: int, rule: str) -> None:
+    rng, judge_by, wrong = np.random.default_rng(columns), load_rule(rule), 0
+    for _ in range(TABLES):
+        found = False
+        for _ in range(columns):  # each with a baseline of its own, and five rows
+            sample = build_sample(rng.normal(size=(6, 5)), others=5 * (columns - 1))
+            reach = judge_by.compute_half_widths(sample)
+            means = {name: float(sample.compute_differences(name).mean()) for name in sample.rows}
+            found |= any(abs(means[name]) > reach[name][0] for name in means)
+        wrong += found
+    assert wrong / TABLES < MOST
