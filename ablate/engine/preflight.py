@@ -40,6 +40,7 @@ from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
 FEWEST_STEPS = 100  # of a trial, below which a plan warns, because optimisers have hardly begun
+FETCH = "`ablate backbones SPEC --fetch` downloads all that timm and torchvision offer."
 FETCHED = ("timm", "torchvision")  # values of `backbone.weights` that a run can download
 
 
@@ -64,14 +65,19 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     check_classes(plan, progression, cache)
     for text in describe_trainings(plan, progression, cache)[1]:  # only warnings
         print_text(f"warning: {text}", flush=True)
-    for weights, use in find_missing_weights(plan, progression, cache, device).items():
+    missing = find_missing_weights(plan, progression, cache, device)
+    if len(missing) > 1:
+        print_text(f"weights: {len(missing)} are missing: {', '.join(missing)}", flush=True)
+    for weights, use in missing.items():
         assert use.backbone is not None
         if use.backbone.weights in FETCHED:
             print_text(f"weights: {weights} is being downloaded, once for all trials", flush=True)
         try:
             fetch_weights(use.backbone)
         except ConfigError as error:
-            raise locate_error(plan, progression, use, error) from error
+            listed = f" These weights are missing: {', '.join(missing)}. {FETCH}"
+            fault = ConfigError(error.path, error.message + listed * (len(missing) > 1))
+            raise locate_error(plan, progression, use, fault) from error
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:

@@ -20,6 +20,7 @@ import psutil
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.driver_status import format_duration
 from ablate.engine.preflight import (
+    FETCH,
     FETCHED,
     build_example_config,
     check_classes,
@@ -77,6 +78,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             notes += [f"warning: {text}" for text in warnings]
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]
+            notes += [f"weights: {FETCH}"] if missing else []
         # find the seconds per epoch of each kind of trial in the ledger, or by a pilot (short run)
         facts = progression.facts
         rates = load_measured_rates(facts.ledger)
