@@ -1,0 +1,98 @@
+"""`backbones.yaml`: its models as timm has them, missing weights, and a run in miniature."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+
+from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
+from ablate.spec.read import read_spec
+from ablate.spec.yaml_loader import load_yaml
+from ablate.values.layers import Layer, merge_layers
+from tests.ablate.engine.test_gpu_specs import FEW, SMALL
+from tests.trainables.data import trees
+
+RECIPE = Path(__file__).parents[3] / "search_spaces" / "backbones.yaml"
+LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]
+# timm's models for tests, with random values
+TINY: dict[str, dict[str, Any]] = {
+    "vit": {"name": "test_vit", "weights": "none"},
+    "vit_both": {"name": "test_vit", "weights": "none", "tokens": "both"},
+    "vit2": {"name": "test_vit2", "weights": "none"},
+    "convnext": {"name": "test_convnext", "weights": "none"},
+}
+
+
+def test_models_and_sizes_are_those_of_timm() -> None:
+    for level, part in LEVELS.items():
+        trial = merge_layers([Layer("", load_yaml(RECIPE).data["trial"]), Layer("", part["trial"])])
+        name, size = trial["backbone"]["name"], trial["data"]["image_size"]
+        settings = timm.models.get_pretrained_cfg(name)
+        assert settings is not None and settings.input_size == (3, size, size), level
+        assert settings.hf_hub_id and trial["backbone"]["pool"] == "avg"
+
+
+def test_missing_weights_are_listed_with_the_command_that_fetches_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    levels = ["--levels", "backbone=lite0,resnet50,convnextv2", "--levels", "method=plain"]
+    options = [*levels, "--study", "tune_plain_lite0", "--device", "cpu"]
+    options += ["--out", str(tmp_path / "runs")]
+    assert main(["backbones", str(RECIPE), *options]) == 0
+    for name in ("resnet50", "convnextv2"):
+        options += ["--study", f"rates_{name}"]
+    assert main(["backbones", str(RECIPE), *options]) == 1
+    missing = [f"timm's file of {LEVELS[n]['trial']['backbone']['name']}" for n in ("convnextv2", "resnet50")]  # fmt: skip  # noqa: E501
+    output = capsys.readouterr().out
+    assert all(f"missing: {weights}" in output for weights in missing)
+    assert main(["backbones", str(RECIPE), "--fetch", *options]) == 2
+    assert "could not be fetched" in capsys.readouterr().err
+    assert main(["run", str(RECIPE), *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"These weights are missing: {', '.join(missing)}. `ablate backbones" in line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_it_runs_in_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trees.cub200(tmp_path / "CUB_200_2011")
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    tiny = {level: {"trial": {"backbone": backbone}} for level, backbone in TINY.items()}
+    left_out = dict.fromkeys(["dvml", "idml", "detreg"])
+    factors = {"backbone": dict.fromkeys(LEVELS) | tiny, "method": left_out}
+    data = {"extends": str(RECIPE), "factors": factors, "searches": None}
+    data["trial"] = {"data": {"name": "cub200"}}
+    small = tmp_path / "small.yaml"
+    small.write_text(json.dumps(data))
+    studies = {name: dict(FEW[study.design]) for name, study in read_spec(small).spec.studies.items()}  # fmt: skip  # noqa: E501
+    studies["judged"]["splits"] = 2
+    small.write_text(json.dumps({**data, "studies": studies}))
+    settings = {k: v for k, v in SMALL.items() if not k.startswith("backbone.")}
+    options = [part for path, value in settings.items() for part in ("--set", f"{path}={value}")]
+    options += ["--allow-partial", "--device", "cpu", "--out", str(tmp_path / "runs")]
+    assert main(["run", str(small), *options]) == 0
+    with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
+        rows = ledger.query("SELECT status FROM trials")
+    assert {row["status"] for row in rows} == {"done"}
+    (report,) = tmp_path.glob("runs/reports/*/report.md")
+    assert f"| method | {' | '.join(TINY)} |" in report.read_text(encoding="utf-8")
+    (matrix,) = report.parent.glob("matrix_judged.csv")
+    cells = list(csv.DictReader(matrix.read_text(encoding="utf-8").splitlines()))
+    on = [cell for cell in cells if cell["method"] in ("ddml", "nir")]
+    assert {(cell["backbone"], cell["method"]) for cell in on} == {
+        (backbone, method) for backbone in TINY for method in ("ddml", "nir")
+    }
+    assert all(cell["verdict"] and cell["mean"] for cell in on)
