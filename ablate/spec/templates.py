@@ -81,7 +81,7 @@ def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:
     """Return the factors of a spec, in which levels that are not chosen are None."""
     factors = {
         factor: dict(_to_mapping(f"factors.{factor}", levels))
-        for factor, levels in _to_mapping("factors", given or {}).items()
+        for factor, levels in _to_mapping("factors", {} if given is None else given).items()
     }
     for factor, names in chosen.items():
         _check_known("--levels", "factor", [factor], factors)
@@ -139,14 +139,12 @@ def _expand_study(
     """Yield the name and the content of the study of each combination of levels in `for`."""
     levels = _list_levels(f"studies.{name}.{FOR}", study[FOR], factors)
     for combination in itertools.product(*levels.values()):
-        content = {key: value for key, value in study.items() if key != FOR}
-        for factor, level in zip(levels, combination, strict=True):
-            content = overlay_mappings(content, levels[factor][level])
         names = dict(zip(levels, combination, strict=True))
-        yield (
-            _fill(name, names),
-            {key: v if key == "trial" else _fill(v, names) for key, v in content.items()},
-        )
+        content = {key: value for key, value in study.items() if key != FOR}
+        for factor, level in names.items():
+            content = overlay_mappings(content, levels[factor][level])
+        filled = {key: _fill(value, names) for key, value in content.items() if key != "trial"}
+        yield _fill(name, names), {**content, **filled}
 
 
 def _fill(part: Any, names: Mapping[str, str]) -> Any:
