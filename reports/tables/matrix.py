@@ -52,7 +52,10 @@ def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
         ),
         columns=(*others, factor, *COLUMNS),
         numbers=tuple(numbers),
-        notes=tuple(note for note in table.notes if note.startswith(("Δ:", "Bold:"))),
+        notes=(
+            "Baseline: its mean. Same: the row equals another one, or its best is neutral.",
+            *(note for note in table.notes if note.startswith(("Δ:", "Bold:"))),
+        ),
     )
 
 

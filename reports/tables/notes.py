@@ -96,7 +96,9 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     count = f"{family} comparison{'' if family == 1 else 's'}"
     if recipe.kind == "components":
         count = "verdicts judge the components' effects, where cells have several seeds"
-    together = "all comparisons of the table" if recipe.matrix else "the rows of one baseline"
+    together = "the rows of one baseline"
+    if recipe.matrix is not None:
+        together = "all comparisons of the table (Šidák's correction over its baselines)"
     return [
         f"Δ: row − baseline row; intervals hold together with 95 % over {together}. "
         f"{load_rule(frame.recipe.rule).description} Better or worse: the interval leaves out 0. "
