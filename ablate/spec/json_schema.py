@@ -6,6 +6,11 @@ from ablate.spec.default_space import DEFAULT
 from ablate.spec.model import Spec
 from trainables.trial import TrialConfig
 
+FOR_MEANING = (
+    "factors of the spec, or levels by factor: the study is made for each combination of these "
+    "(`ablate/spec/templates.py`)."
+)
+
 
 def build_json_schema() -> dict[str, Any]:
     """Build the JSON Schema of a spec file, with all registered methods and losses.
@@ -37,7 +42,7 @@ def build_json_schema() -> dict[str, Any]:
     for definition in schema["$defs"].values():
         properties = definition.get("properties", {})
         if "design" in properties:
-            properties["for"] = {"anyOf": [names, {"type": "object"}]}
+            properties["for"] = {"description": FOR_MEANING, "anyOf": [names, {"type": "object"}]}
         if "cross" in properties:
             properties["cross"] = {"anyOf": [names, properties["cross"]]}
     # accept a single item in place of a list with one item

@@ -15,7 +15,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from ablate.values.layers import Layer, merge_layers
-from tests.ablate.engine.test_gpu_specs import FEW, SMALL
+from tests.ablate.engine.miniature import FEW, SMALL
 
 RECIPE = Path(__file__).parents[3] / "search_spaces" / "backbones.yaml"
 LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]

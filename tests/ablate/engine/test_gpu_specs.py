@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.plan import warnings as advice
 from ablate.spec.read import read_spec
 from ablate.values.paths import flatten_paths
+from tests.ablate.engine.miniature import FEW, SMALL
 from tests.papers import sources
 from tests.trainables.data import trees
 
@@ -29,26 +29,6 @@ PUBLISHED = {
     "dvml": ("table3_cub", {"rates": "N-pair", "tune_dvml": "DVML+N-pair"}),
     "idml": ("table1_cub", {"rates": "ProxyAnchor", "tune_idml": "IDML-PA"}),
     "nir": ("table1_cub", {"rates": "ProxyAnchor", "tune_nir": "ProxyAnchor + NIR"}),
-}
-FEW: dict[str, dict[str, Any]] = {  # what makes a study of each design small
-    "search": {"trials": 2},
-    "promote": {"best": 1, "seeds": [101]},
-    "compare": {"seeds": [3]},
-}
-SMALL = {
-    "data.image_size": 32,
-    "data.augment.resize": "null",
-    "backbone.name": "test_resnet",
-    "backbone.weights": "none",
-    "embedding.dim": 8,
-    "training.epochs": 1,
-    "training.batch_size": 8,
-    "training.per_class": 2,
-    "training.precision": "fp32",
-    "schedule.name": "constant",
-    "schedule.counted_from": "null",
-    "schedule.warmup_epochs": 0,
-    "schedule.warmup_hold": "null",
 }
 
 

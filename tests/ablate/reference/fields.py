@@ -118,7 +118,8 @@ class _Page:
                 shown = ""
             else:
                 shown = "none" if default is None else code(plain(default))
-            yield path, kind, bounds, shown, cell(meaning(cls, name) or self.told_there(inner))
+            about = meaning(cls, name) or inner.get("description") or self.told_there(inner)
+            yield path, kind, bounds, shown, cell(about)
 
     def told_there(self, inner: Node) -> str:
         """Of a field that holds one kind of definition, the first sentence of that."""
