@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.gpu import on, steps
+from tests.trainables.components import method_options
 from tests.trainables.core.divided_steps import max_difference
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -21,7 +22,7 @@ each_type = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_value_and_gradients(method: str, dtype: torch.dtype, device: torch.device) -> None:
     compared = 0
     for loss in LOSSES:
-        proofs = steps.built(method, loss)
+        proofs = steps.built(method_options(method), loss)
         if proofs is None:
             continue
         for fraction in (0.0, 0.6):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainables.components import method_options
 from tests.trainables.core_trials import config, job, merged
 from trainables.core.export import load_model
 from trainables.core.runtime import Runtime
@@ -43,7 +44,7 @@ def test_it_is_the_trial_of_the_cpu(drawn: Path, shared_cache: Path, device: tor
 def test_each_method_trains(
     method: str, drawn: Path, shared_cache: Path, device: torch.device
 ) -> None:
-    trainer = trainer_on(device, drawn, shared_cache, method={"name": method})
+    trainer = trainer_on(device, drawn, shared_cache, method=method_options(method))
     first, last = list(trainer.train_epochs())
     final = trainer.finish(("test",)).evaluations["test"]
     assert last.metrics["train/loss"] < first.metrics["train/loss"]

@@ -15,8 +15,16 @@ from trainables.trial import TrialConfig
 REQUIRED: dict[str, dict[str, Any]] = {"pml": {"class": "CircleLoss"}}
 
 
+# Smaller than by default, where that takes time in every trial.
+SMALL_METHODS: dict[str, dict[str, Any]] = {"hier": {"ancestors": 16, "draws": 4}}
+
+
 def loss_options(name: str) -> dict[str, Any]:
     return {"name": name, **REQUIRED.get(name, {})}
+
+
+def method_options(name: str) -> dict[str, Any]:
+    return {"name": name, **SMALL_METHODS.get(name, {})}
 
 
 def labels_for(loss: str, size: int, classes: int, *, major: bool = False) -> Tensor:

@@ -17,6 +17,7 @@ from trainables.trial import TrialConfig
 ALTERNATIVES: dict[str, tuple[dict[str, Any], ...]] = {
     "idml": ({"mixing": "none"}, {"uncertainty": "relu"}),
     "pel": ({"mixing": "none"},),
+    "anti_collapse": ({"points": "images", "f": "linear", "weight": 0.01},),
 }
 FEATURES, D, CLASSES, EACH = 9, 8, 6, 6
 

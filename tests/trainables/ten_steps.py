@@ -23,7 +23,7 @@ import torch
 from pydantic import ValidationError
 
 from tests.trainables import core_trials, golden_values
-from tests.trainables.components import loss_options
+from tests.trainables.components import loss_options, method_options
 from tests.trainables.data import trees
 from trainables.core import components, source_digests
 from trainables.core.runtime import Runtime
@@ -80,7 +80,9 @@ def _of(metrics: dict[str, float], observed: bool) -> dict[str, float]:
 
 
 def of_component(kind: str, name: str, folder: Path) -> Proof:
-    options = {"loss": {"loss": loss_options(name)}, "method": {"method": {"name": name}}}[kind]
+    options = {"loss": {"loss": loss_options(name)}, "method": {"method": method_options(name)}}[
+        kind
+    ]
     golden = {
         f"{method} on {loss}": golden_values.measured(method, loss)
         for item, fold_folder, _, trials in golden_values.components()

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from tests import plain
+from tests.trainables.components import method_options
 from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -38,7 +39,7 @@ SUMMED_NEAR_ZERO = {"term/kl/value": D * 2**-23}
 def trained(method: str, images: Path, cache: Path) -> dict[str, float]:
     """Two epochs of the whole network; the terms' values by epoch, and the metrics at the end."""
     trial = config(
-        images, method={"name": method}, backbone={"mode": "finetune"}, training={"epochs": 2}
+        images, method=method_options(method), backbone={"mode": "finetune"}, training={"epochs": 2}
     )
     trainer = Trainer(trial, 0, Runtime("cpu", 1, cache))
     results = {

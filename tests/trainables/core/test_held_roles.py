@@ -10,6 +10,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from tests.trainables.components import method_options
 from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -78,7 +79,7 @@ def test_every_method_trains_with_any_of_its_roles_held(
     method: str, drawn: Path, runtime: Runtime
 ) -> None:
     """On features, so that where the head is held nothing before the score has a gradient."""
-    changes = {"method": {"name": method}, "embedding": {"dim": 8}, "training": {"epochs": 2}}
+    changes = {"method": method_options(method), "embedding": {"dim": 8}, "training": {"epochs": 2}}
     options = {**changes, "schedule": {"warmup_epochs": 1}}
     try:
         trial = config(drawn, **options)

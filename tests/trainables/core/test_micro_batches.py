@@ -10,7 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from ablate.testing import methods as contract
-from tests.trainables.components import REQUIRED, loss_options
+from tests.trainables.components import REQUIRED, loss_options, method_options
 from tests.trainables.core import divided_steps as divided
 from tests.trainables.core_trials import config
 from trainables.core.identity import compute_config_hash
@@ -30,8 +30,8 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
     for loss in LOSSES:
         if contract.find_refusal(method, loss_options(loss)) is not None:
             continue
-        undivided = divided.stepped(backbone, method, loss)
-        parts = divided.stepped(backbone, method, loss, 5)
+        undivided = divided.stepped(backbone, method_options(method), loss)
+        parts = divided.stepped(backbone, method_options(method), loss, 5)
         assert divided.max_difference(undivided, parts) < CLOSE, loss
         compared += 1
     assert compared >= 8

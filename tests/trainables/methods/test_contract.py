@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ablate.testing import methods
-from tests.trainables.components import loss_options
+from tests.trainables.components import SMALL_METHODS, loss_options, method_options
 from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
@@ -35,6 +35,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "detreg": {"flow": {"depth": 4, "width": 32}},
     "dvml": {"samples": 4, "hidden": 32},
     "idml": {"uncertainty_dim": 32},
+    # Its terms, of other triplets in each step, fall by a tenth in no sixty steps.
+    "hier": {**SMALL_METHODS["hier"], "weight": 0.05},
 }
 
 
@@ -89,7 +91,7 @@ def test_any_batch_is_finite(  # noqa: PLR0917
 
 # Further options under which a method is the plain loss.
 NEUTRAL = [
-    *({"name": name, **METHODS[name].NEUTRAL} for name in METHODS),
+    *({**method_options(name), **METHODS[name].NEUTRAL} for name in METHODS),
     {"name": "idml", "metric": "plain", "mixing": "none"},
     {
         "name": "detreg",
@@ -129,7 +131,7 @@ def test_neutral_is_the_plain_loss_bit_for_bit(options: dict[str, Any], loss: st
         assert torch.equal(same, plain) or "tau" in options
 
 
-@pytest.mark.parametrize("method", ["ddml", "dvml", "nir", "pel", "idml"])
+@pytest.mark.parametrize("method", ["ddml", "dvml", "nir", "pel", "idml", "hier", "anti_collapse"])
 def test_retrieval_uses_the_plain_head(method: str) -> None:
     plain, other = (methods.build_seeded_method(name, "proxy_anchor") for name in ("plain", method))
     x = methods.draw_features(30)
