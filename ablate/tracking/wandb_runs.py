@@ -9,6 +9,7 @@ cannot be resumed, so it is removed, and written again from the ledger.
 
 import os
 import shutil
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,12 +69,14 @@ class WandbTracker(TrialTracker):
     def write(self, run: TrialRun) -> None:
         """Log what the trial's run lacks; start the package's own process anew if it has died."""
         import wandb
+        from wandb.sdk.mailbox import MailboxClosedError
 
         try:
             self._log_run(run)
-        except ConnectionError:
+        except (ConnectionError, MailboxClosedError):
             self._runs.clear()
-            wandb.teardown()
+            with suppress(SystemExit):  # with the exit code of the process
+                wandb.teardown()
             raise
 
     def _log_run(self, run: TrialRun) -> None:
