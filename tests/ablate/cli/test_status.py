@@ -42,7 +42,10 @@ def command(out: Path, *words: str) -> int:
 
 
 def presence(made: JobScheduler, out: Path, asked: threading.Event) -> DriverStatusFile:
-    return DriverStatusFile(out, made.owner, made.sweep_id, "small", asked.set)
+    """As a run that has not started Ray yet."""
+    status = DriverStatusFile(out, made.owner, made.sweep_id, "small", asked.set)
+    status.publish(build_study_rows(made, 1), trials=(), slots=None)
+    return status
 
 
 def test_a_sweep_under_way_is_told_from_files(
