@@ -12,8 +12,8 @@ from ablate.cli.options import (
     add_spec,
     add_tracking,
     build_options,
+    load_spec,
     parse_positive,
-    parse_settings,
 )
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
@@ -48,9 +48,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Submit and follow the trials of a sweep; compile the report when all are done."""
     words = _check_sbatch_options(args)
-    from ablate.spec.read import read_spec
-
-    loaded = read_spec(args.spec, parse_settings(args.settings), allow_code=args.allow_code)
+    loaded = load_spec(args)
     from ablate import api
     from ablate.cli.run import describe_continuation, finish_run
     from ablate.engine.driver import run_plan

@@ -308,6 +308,15 @@ def test_wrong_options_get_one_sentence(
     assert message in text and text.count("\n") == 1
 
 
+def test_levels_choose_the_studies_that_are_submitted(tmp_path: Path, capsys: Captured) -> None:
+    study = {"for": ["size"], **GRID}
+    spec = {"name": "levels", "factors": {"size": {"small": {}}}, "studies": {"{size}": study}}
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    words = ["--local", "1", "--levels", "size=tiny", "--out", str(tmp_path / "out")]
+    assert main(["submit", str(tmp_path / "spec.yaml"), *words]) == 2
+    assert "--levels: the level 'tiny' is unknown" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", ["--time=1 -M other", "--clusters=a", "--x='"])
 def test_options_that_hide_a_job_are_refused(
     options: str, cluster: Cluster, capsys: Captured
