@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
     number = follower.submit(detach=args.detach)
     if text := follower.describe_rest():
         print_text(f"{text}\n{describe_continuation()}")
-        return 128 + number if number else 0 if follower.current is not None else 1
+        if number is not None:
+            return 128 + number
+        return 0 if follower.current is not None else 1
     # nothing is left to run, so that no Ray starts: write MLflow, and compile the report
     outcome = replace(run_plan(plan, follower.settings), trained=follower.collected)
     return finish_run(plan, settings, options, outcome)
