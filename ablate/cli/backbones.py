@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
     plan, settings = api.prepare(loaded, options, leaves=True)
     with preview_progression(plan, settings) as progression:
         missing = find_missing_weights(plan, progression, settings.cache, settings.request.device)
-    n_missing = len(missing)
     for weights, use in missing.items():
         print_text(f"missing: {weights} (study {use.study})", flush=True)
-    for weights, use in missing.items() if args.fetch else ():
-        if use.backbone is not None and use.backbone.weights in FETCHED:
-            fetch_weights(use.backbone)
-            print_text(f"fetched: {weights}", flush=True)
-            n_missing -= 1
-    print_text("all weights are here" if not n_missing else f"{n_missing} weights are missing")
-    return 1 if n_missing else 0
+    if args.fetch:
+        for weights, use in [*missing.items()]:
+            if use.backbone is not None and use.backbone.weights in FETCHED:
+                fetch_weights(use.backbone)
+                print_text(f"fetched: {weights}", flush=True)
+                del missing[weights]
+    print_text(f"{len(missing)} weights are missing" if missing else "all weights are here")
+    return 1 if missing else 0
