@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,9 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
             sweep_ids = [queries.find_sweep(ledger, args.name, "SWEEP")]
     refused: dict[str, str] = {}
     for sweep_id in sweep_ids:
-        trackers: list[Tracker] = [*build_trackers(args.trackers, options.folder)]
-        if not args.trackers:
-            trackers = [MlflowTracker(store.uri, remedy, list_default_settings())]
+        trackers: Sequence[Tracker] = build_trackers(args.trackers, options.folder) or [
+            MlflowTracker(store.uri, remedy, list_default_settings())
+        ]
         for tracker in trackers:
             count, refused_trials = replay(path, tracker, sweep_id)
             refused |= refused_trials
