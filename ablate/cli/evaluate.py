@@ -117,7 +117,8 @@ def _load_model(args: argparse.Namespace) -> "Model":
         raise ConfigError("--image-size", f"{size} is not from 16 to 1024. Give such a side.")
     weights, digest = weights or find_usual_route(name) or "timm", None
     if weights not in ROUTES and Path(weights).is_file():  # naming a file means trusting it
-        digest = hashlib.sha256(Path(weights).read_bytes()).hexdigest()
+        with Path(weights).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = BackboneConfig(
         name=name, weights=weights, weights_sha256=digest, pool="avg", mode="frozen"
     )
