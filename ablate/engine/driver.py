@@ -94,7 +94,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken = ""  # why Ray could not continue
-        lacking: list[str] = []  # the trackers that lack trials
+        incomplete_trackers: list[str] = []  # names of those that lack trials
         try:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
@@ -108,8 +108,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             status = "KILLED"
             raise
         finally:
-            lacking = [thread.tracker.name for thread in threads if not thread.close(status)]
-    return replace(outcome, lacking=tuple(lacking), same=tuple(accepted))
+            incomplete_trackers = [t.tracker.name for t in threads if not t.close(status)]
+    return replace(outcome, incomplete_trackers=tuple(incomplete_trackers), same=tuple(accepted))
 
 
 def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> list[TrackerThread]:

@@ -100,7 +100,7 @@ class Outcome:
         blocked: study → why it cannot continue.
         interrupted: the signal that stopped the run, or None.
         broken: why Ray could not continue, or empty.
-        lacking: the names of trackers that lack results; if MLflow does, so do tables.
+        incomplete_trackers: names of trackers that lack results; if MLflow does, so do tables.
         same: a line for each component whose other code was accepted as the same.
     """
 
@@ -112,7 +112,7 @@ class Outcome:
     blocked: dict[str, str] = field(default_factory=dict)
     interrupted: int | None = None
     out_of_time: bool = False
-    lacking: tuple[str, ...] = ()
+    incomplete_trackers: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
     broken: str = ""
 
@@ -123,11 +123,11 @@ class Outcome:
     @property
     def is_tracked(self) -> bool:
         """Whether MLflow has all results."""
-        return MlflowTracker.name not in self.lacking
+        return MlflowTracker.name not in self.incomplete_trackers
 
     @property
     def code(self) -> int:
         """The exit code: 128 + n after signal n; 0 if all is done, also in trackers; else 1."""
         if self.interrupted is not None:
             return 128 + self.interrupted
-        return 0 if self.is_finished and not self.failed and not self.lacking else 1
+        return 0 if self.is_finished and not self.failed and not self.incomplete_trackers else 1
