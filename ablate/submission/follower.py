@@ -136,7 +136,7 @@ class Follower:
 
     def _watch(self, submission: Submission) -> bool:
         """Record new results, and all when the tasks have ended; return whether tasks are left."""
-        if not tasks.find_job(submission):
+        if not tasks.has_job(submission):
             # rename the folder, so that tasks that Slurm creates nevertheless find no trials
             answer = " ".join(submission.read_answer().split())
             submission.folder.rename(f"{submission.folder}.unknown")

@@ -33,7 +33,7 @@ def start_tasks(
     submission.launch(["sbatch", "--parsable", wrap, *sbatch, *job])
 
 
-def find_job(submission: Submission) -> bool:
+def has_job(submission: Submission) -> bool:
     """Return whether tasks were started, also if the command was killed while it started them."""
     if submission.is_local:
         return submission.is_locked() or submission.job_id != ""

@@ -92,7 +92,7 @@ def test_killed_at_any_point_it_goes_on_and_submits_nothing_twice(
         (follower_module, "import_batch"),
         (record, "write_atomically"),
         (Submission, "launch"),
-        (tasks, "find_job"),
+        (tasks, "has_job"),
     ):
         monkeypatch.setattr(where, name, killing(getattr(where, name)))
     plan, kills = sweep(tune=SEARCH), 0
@@ -278,11 +278,11 @@ def test_local_processes_hold_a_lock_while_they_live(tmp_path: Path) -> None:
     folder = tmp_path / record.FOLDER / "ablate-0"
     made = Submission(folder=folder, is_local=True, sweep_id="s", tasks=1, progress={"a": ""})
     made.write()
-    assert not tasks.find_job(made) and tasks.list_states(made) == []
+    assert not tasks.has_job(made) and tasks.list_states(made) == []
     script = f"until [[ -e {folder}/end ]]; do sleep 0.02; done"
     tasks.start_tasks(made, ["bash", "-c", script], (), None)
     (known,) = list_submissions(tmp_path)
-    assert tasks.find_job(known) and os.killpg(int(made.job_id), 0) is None
+    assert tasks.has_job(known) and os.killpg(int(made.job_id), 0) is None
     assert tasks.list_states(known) == ["RUNNING"]
     (folder / "end").touch()
     deadline = time.monotonic() + 10
