@@ -30,7 +30,7 @@ from ablate.plan.plan import Plan
 from ablate.submission import tasks
 from ablate.submission.record import FOLDER, Submission, find_current, list_submissions
 from ablate.values.terminal import print_text
-from trainables.core.trial_folder import TRIALS, TrialFolder, locate_trial_folder
+from trainables.core.trial_folder import TrialFolder, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.batch.files import RESULT_NAME, digest
@@ -225,13 +225,13 @@ class Follower:
 
     def _describe_progress(self, trial_id: str) -> str:
         """Return a trial's newest checkpoint and its result's digest; "" if it has not begun."""
-        folder = TrialFolder.locate(self.settings.out / TRIALS, trial_id)
+        folder = TrialFolder.locate(self.settings.trials, trial_id)
         checkpoint = max((path.name for path in folder.checkpoints.glob("steps-*")), default="-")
         result = digest(folder.result) if folder.result.exists() else "-"
         return f"{checkpoint} {result}" if folder.path.exists() else ""
 
     def _locate_result(self, trial_id: str) -> Path:
-        return locate_trial_folder(self.settings.out / TRIALS, trial_id) / RESULT_NAME
+        return locate_trial_folder(self.settings.trials, trial_id) / RESULT_NAME
 
     def _report(self, activity: str) -> None:
         """Print what happens, if it has changed."""
