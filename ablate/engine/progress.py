@@ -111,8 +111,7 @@ def count_cells(progression: Progression, name: str, running: set[str]) -> Study
         elif fact.is_settled(progression.list_readable_splits(cell), cell.metrics):
             row.done += 1
             value = fact.evaluations.get(split, {}).get(metric)
-            is_feasible = (progression.measure_excess([cell]) or 0) <= 0
-            if value is not None and is_feasible:
+            if value is not None and not progression.has_exceeded_limits([cell]):
                 values.setdefault(cell.idx, []).append(value)
         elif cell.trial_id in running:
             row.running += 1

@@ -76,7 +76,7 @@ class Ranking:
         study = self._state.studies[name]
         ranked: list[tuple[list[float], int, Cell]] = []
         for idx, cells in study.group_by_index().items():
-            is_excluded = idx in study.dropped or (self._state.measure_excess(cells) or 0) > 0
+            is_excluded = idx in study.dropped or self._state.has_exceeded_limits(cells)
             values = None if is_excluded else self.mean_metrics(cells, metrics)
             if values is not None:
                 losses = [-sign * value for sign, value in zip(signs, values, strict=True)]

@@ -114,6 +114,11 @@ class SweepState:
         ]
         return max(excesses, default=None)
 
+    def has_exceeded_limits(self, cells: Iterable[Cell]) -> bool:
+        """Return whether a search's trials needed more than its limits."""
+        excess = self.measure_excess(cells)
+        return excess is not None and excess > 0
+
     def get_decision(self, cell: Cell) -> Decision | None:
         """Return the scheduler's decision on a cell; None if no scheduler has to decide."""
         scheduled = self.scheduled_studies.get(cell.study)
