@@ -249,9 +249,8 @@ class Proposer:
                     ledger.put_infeasible(self.key, idx, plan.sweep_id, self.name, needs)
                 recorded = ledger.list_proposals(self.key)[idx]
             needs = recorded["infeasible"]
-            if (
-                recorded["params"] != params
-            ):  # another driver, perhaps of another version, was first
+            # another driver, perhaps of another version, was first
+            if recorded["params"] != params:
                 params = recorded["params"]
                 cells = plan.build_proposal_cells(self.name, params, idx, bases)
         state.listed.add(idx)
