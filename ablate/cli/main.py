@@ -67,8 +67,11 @@ REMOVED: dict[str, dict[str, str]] = {
 }
 SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
 OPTION_NAMES = {
-    **{"spec": "SPEC", "name": "NAME", "sweep": "SWEEP"},
-    **{"studies": "--study", "trackers": "--tracker"},
+    "spec": "SPEC",
+    "name": "NAME",
+    "sweep": "SWEEP",
+    "studies": "--study",
+    "trackers": "--tracker",
 }
 
 
