@@ -52,7 +52,8 @@ def test_missing_weights_are_listed_with_the_command_that_fetches_them(
     for name in ("resnet50", "convnextv2"):
         options += ["--study", f"rates_{name}"]
     assert main(["backbones", str(RECIPE), *options]) == 1
-    missing = [f"timm's file of {LEVELS[n]['trial']['backbone']['name']}" for n in ("convnextv2", "resnet50")]  # fmt: skip  # noqa: E501
+    backbones = [LEVELS[level]["trial"]["backbone"] for level in ("convnextv2", "resnet50")]
+    missing = [f"timm's file of {backbone['name']}" for backbone in backbones]
     output = capsys.readouterr().out
     assert all(f"missing: {weights}" in output for weights in missing)
     assert main(["backbones", str(RECIPE), "--fetch", *options]) == 2
@@ -73,7 +74,8 @@ def test_it_runs_in_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     data = {"extends": str(RECIPE), "factors": factors, "searches": None}
     small = tmp_path / "small.yaml"
     small.write_text(json.dumps(data))
-    studies = {name: dict(FEW[study.design]) for name, study in read_spec(small).spec.studies.items()}  # fmt: skip  # noqa: E501
+    written = read_spec(small).spec.studies
+    studies = {name: dict(FEW[study.design]) for name, study in written.items()}
     studies["judged"]["splits"] = 2
     small.write_text(json.dumps({**data, "studies": studies}))
     settings = {k: v for k, v in SMALL.items() if not k.startswith("backbone.")}

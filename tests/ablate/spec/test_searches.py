@@ -55,10 +55,8 @@ def test_a_search_repeats_what_a_comparison_builds_on_at_other_seeds() -> None:
     assert list(made.copies) == [f"{name}_search{k}" for k in (2, 3) for name in repeated]
     for copied, name in made.copies.items():
         ending = copied.removeprefix(name)
-        studies, shift = (
-            made.spec.studies,
-            0 if name == "judged" else 10_000 * (int(ending[-1]) - 1),
-        )
+        studies = made.spec.studies
+        shift = 0 if name == "judged" else 10_000 * (int(ending[-1]) - 1)
         assert made.list_seeds(copied) == [seed + shift for seed in made.list_seeds(name)]
         bases = [base + ending for base in studies[name].find_base_studies()]
         assert [*studies[copied].find_base_studies()] == bases

@@ -158,10 +158,8 @@ def test_decisions_are_taken_once(tmp_path: Path) -> None:
         scheduler, rounds = dispatch(plan(trials=10), tmp_path / "b", runner=RUNNER), rounds + 1
     assert proposals(scheduler) == proposals(undisturbed) and rounds >= 10
     workload = Workload(scheduler.progression.plan, scheduler.progression, {}, 0)
-    assert (
-        f"{len(undisturbed.progression.studies['tune'].infeasible)} proposals beyond the limits"
-        in (workload.add_study("tune"))
-    )
+    number = len(undisturbed.progression.studies["tune"].infeasible)
+    assert f"{number} proposals beyond the limits" in workload.add_study("tune")
     # a driver that knows other costs takes no decision again, nor does another sweep's search
     with scheduler.ledger.begin_transaction() as db:
         db.execute("UPDATE trials SET provenance_json='{}'")
@@ -226,9 +224,7 @@ def test_costs_follow_the_sizes() -> None:
 
 
 def test_the_device_that_needs_least_counts(tmp_path: Path) -> None:
-    config = plan().find_example("tune") or specs.plan().resolve_config("tune", None).model_dump(
-        mode="json"
-    )
+    config = specs.plan().resolve_config("tune", None).model_dump(mode="json")
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         costs = TrialCosts(ledger)
         assert costs.estimate_needs(config) == {}
@@ -286,10 +282,10 @@ def test_tpe_learns_to_keep_the_limits() -> None:
 
 
 def test_without_limits_nothing_changes() -> None:
-    unlimited, absent = plan(limits=None), specs.plan
+    unlimited = plan(limits=None)
     spec = unlimited.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     assert "limits" not in spec["studies"]["tune"]
-    assert absent(spec).sweep_id == unlimited.sweep_id != plan().sweep_id
+    assert specs.plan(spec).sweep_id == unlimited.sweep_id != plan().sweep_id
     key = unlimited.compute_study_key("tune", [])
     assert plan().compute_study_key("tune", []) != key
     assert plan(limits={"memory": 2e10}).sweep_id == plan().sweep_id, "the unit does not matter"
