@@ -7,6 +7,7 @@ nothing shared with the code under test but the loops of `pairs.py`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -62,24 +63,33 @@ def with_virtual_items(x: Tensor, labels: Labels, shares: Tensor) -> tuple[Tenso
     return torch.stack(rows), extended
 
 
-def smooth_ap(labels: Labels, s: Distance, temperature: float, own: bool, zero: Tensor) -> Tensor:
-    """Brown et al.'s code. own: an item is a positive in its own list, as there."""
+def average_precision_loss(
+    labels: Labels, precision: Callable[[int, int, list[int]], Tensor], own: bool, zero: Tensor
+) -> Tensor:
+    """1 − mean over items i of the mean over positives p of precision(i, p, positives of i).
+
+    own: an item is a positive in its own list.
+    """
     losses = []
     for i in range(len(labels)):
         pos = positives(labels, i)
-        if not pos:
-            continue
-        pos = [*pos, i] if own else pos
-        precision = zero
-        for p in pos:
-
-            def count(items: list[int], i: int = i, p: int = p) -> Tensor:
-                steps = (sigmoid((s(i, j) - s(i, p)) / temperature) for j in items if j != p)
-                return 1 + sum(steps, zero)
-
-            precision = precision + count(pos) / count(pos + negatives(labels, i))
-        losses.append(1 - precision / len(pos))
+        if pos:
+            pos = [*pos, i] if own else pos
+            losses.append(1 - sum((precision(i, p, pos) for p in pos), zero) / len(pos))
     return mean_over_queries(losses, zero)
+
+
+def smooth_ap(labels: Labels, s: Distance, temperature: float, own: bool, zero: Tensor) -> Tensor:
+    """Brown et al.'s code. own: an item is a positive in its own list, as there."""
+
+    def rank(i: int, p: int, items: list[int]) -> Tensor:
+        steps = (sigmoid((s(i, j) - s(i, p)) / temperature) for j in items if j != p)
+        return 1 + sum(steps, zero)
+
+    def precision(i: int, p: int, pos: list[int]) -> Tensor:
+        return rank(i, p, pos) / rank(i, p, pos + negatives(labels, i))
+
+    return average_precision_loss(labels, precision, own, zero)
 
 
 def bound_step(t: Tensor, numbers: tuple[float, float, float, float, float | None]) -> Tensor:
@@ -101,19 +111,12 @@ def sup_ap(
     own: bool,
     zero: Tensor,
 ) -> Tensor:
-    losses = []
-    for i in range(len(labels)):
-        pos = positives(labels, i)
-        if not pos:
-            continue
-        pos = [*pos, i] if own else pos
-        precision = zero
-        for p in pos:
-            before = 1 + sum(s(i, j).item() >= s(i, p).item() for j in pos if j != p)
-            worse = (bound_step(s(i, n) - s(i, p), numbers) for n in negatives(labels, i))
-            precision = precision + before / (before + sum(worse, zero))
-        losses.append(1 - precision / len(pos))
-    return mean_over_queries(losses, zero)
+    def precision(i: int, p: int, pos: list[int]) -> Tensor:
+        before = 1 + sum(s(i, j).item() >= s(i, p).item() for j in pos if j != p)
+        worse = (bound_step(s(i, n) - s(i, p), numbers) for n in negatives(labels, i))
+        return before / (before + sum(worse, zero))
+
+    return average_precision_loss(labels, precision, own, zero)
 
 
 def calibration(
