@@ -169,7 +169,7 @@ def test_float32_is_float64_to_rounding(name: str) -> None:
     assert (found - exact).norm() < 1e-3 * exact.norm()
 
 
-def test_a_roadmap_without_pairs_of_a_kind_is_finite_and_simix_passes_all_checks() -> None:
+def test_options_that_are_not_defaults_pass_all_checks_of_losses() -> None:
     contract.check({"name": "recall_at_k", "simix": True})
     contract.check({"name": "recall_at_k", "include_query": True, "k": [64]})
     contract.check({"name": "smooth_ap", "include_query": True, "temperature": 0.001})
