@@ -68,7 +68,9 @@ def test_all_cells_of_a_matrix_are_one_family() -> None:
         made, *_, table = build(matrix)
         verdicts = judge_tables(made, [table])
         families.append({v.family for v in verdicts if v.call != "no result"})
-        widths.append([v.difference.high - v.difference.low for v in verdicts if v.difference and v.difference.high and v.difference.low])  # fmt: skip  # noqa: E501
+        gaps = [v.difference for v in verdicts if v.difference]
+        ends = [(g.low, g.high) for g in gaps if g.low is not None and g.high is not None]
+        widths.append([high - low for low, high in ends])
     assert families == [{5}, {2, 1}]
     assert all(one >= other for one, other in zip(*widths, strict=True)) and widths[0] > widths[1]
     assert compute_family_quantile(2, 8, 0) == dunnett_quantile(2, 8)
