@@ -91,7 +91,8 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
                 printed=_find_printed_value(recipe, metric, cell, coords[cell]),
                 better=is_better and metric == recipe.metrics[0],  # by the primary metric alone
             )
-        first, *other_labels = _label_row(recipe, headers, cell, coords[cell])
+        levels = _label_row(recipe, headers, cell, coords[cell])
+        first, *other_labels = levels
         # where tuning chose to switch a method off (neutral), a second row, whose name ends in
         # OTHER, has the best cell with the method on
         if cell in neutral:
@@ -113,7 +114,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
                 tuned=notes.format_budget(frame, recipe.study, cell),
                 against=base,
                 gain=_find_gain(recipe, cell, coords[cell]),
-                levels=_label_row(recipe, headers, cell, coords[cell]),
+                levels=levels,
             )
         )
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
@@ -183,7 +184,7 @@ def _compare_rows(
         for cell in members
     }
     rule, resolution = load_rule(frame.recipe.rule), find_resolution(cells, metric)
-    samples_of, rules = dict[str, list[Sample]](), dict[str, OverSearches | None]()
+    rules = dict[str, OverSearches | None]()  # baseline → None for a single search
 
     def judge_group(base: str, others: int) -> dict[str, Judgement]:
         """Judge the cells of a baseline; `others`: the family's comparisons with other ones."""
@@ -192,7 +193,7 @@ def _compare_rows(
             for cell in groups[base]
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
-        samples = samples_of[base] = _build_search_samples(searches, values, base, [*rows])
+        samples = _build_search_samples(searches, values, base, [*rows])
         over_searches = rules[base] = OverSearches(rule, samples) if samples else None
         return judge(
             over_searches or rule,
@@ -232,7 +233,7 @@ def _compare_rows(
                 p_wilcoxon=p_wilcoxon.get(cell),
                 judgement=judgement,
                 family=counts[base],
-                searches=len(samples_of[base]) or 1,
+                searches=len(searches) or 1,
                 searches_sd=over_searches.compute_sd(cell)
                 if over_searches and judgement.interval
                 else None,

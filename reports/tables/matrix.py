@@ -25,7 +25,7 @@ def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
     for row in table.rows:
         if row.printed_only:
             continue
-        names = list(row.levels or row.labels)
+        names = list(row.levels)
         level = names.pop(column)
         names[-1] += OTHER * row.cell.endswith(OTHER)
         columns[level] = None

@@ -117,10 +117,8 @@ def describe_neutral(cells: "pd.DataFrame", others: "pd.DataFrame") -> str:
         cells: the row's cells. others: those of its second row, in which the method is on.
     """
     trials, on = (rows.groupby("study")["trial_id"].agg(set) for rows in (cells, others))
-    number, count = (
-        sum(trials.get(study) != ids for study, ids in on.items()),
-        count_searches(cells),
-    )
+    number = sum(trials.get(study) != ids for study, ids in on.items())
+    count = count_searches(cells)
     return "best is neutral" + (f" in {number} of {count} searches" if number < count else "")
 
 
