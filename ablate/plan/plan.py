@@ -131,7 +131,7 @@ class Plan:
         self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
 
     def _list_wanted_studies(self) -> tuple[str, ...]:
-        """Return the selected studies and those on which they build, each after its bases."""
+        """Return the selected studies, their copies and all bases, each study after its bases."""
         judged = map_judged_copies(self.spec)
         selected = self.overrides.studies
         waiting = [*selected, *(copy for name in selected for copy in judged.get(name, []))]
@@ -145,8 +145,10 @@ class Plan:
             if name not in wanted:
                 wanted.add(name)
                 waiting += self.spec.studies[name].find_base_studies()
-        for copy, name in self.copies.items() if self.overrides.seeds is not None else ():
-            if copy in wanted and name not in judged and not self.spec.studies[name].keeps_seeds:
+        for copy, name in self.copies.items():
+            if self.overrides.seeds is None or copy not in wanted or name in judged:
+                continue
+            if not self.spec.studies[name].keeps_seeds:
                 message = f"the searches would tune {name} at equal seeds, so they would be alike"
                 raise ConfigError("--seeds", f"{message}. Change `seeds` in the spec.")
         return tuple(name for name in self.loaded.order if name in wanted)

@@ -41,10 +41,11 @@ def add_search_copies(data: Mapping[str, Any], spec: Spec) -> dict[str, Any]:
         for point in originals[name].all_points
         for seed in _list_seeds(spec, name)
     }
+    for name in repeated:
+        _check_repeatable(name, originals[name], is_judged=name in judged)
     for search in range(2, (spec.searches or 1) + 1):
         ending = f"{ENDING}{search}"
         for name in repeated:
-            _check_repeatable(name, originals[name], is_judged=name in judged)
             copy = _rename_bases(data["studies"][name], ending)
             seeds = _list_seeds(spec, name)
             if name not in judged:

@@ -80,13 +80,14 @@ class Limits(Strict, extra="forbid", frozen=True):
 
 def describe_needs(needs: Needs) -> str:
     """Return amounts of memory and time in words."""
-    texts = {name: f"{need:.4g} seconds" for name, need in needs.items()}
-    if (memory := needs.get("memory")) is not None:
-        is_known = memory < math.inf
-        texts["memory"] = (
-            f"{memory / 1e9:.3g} GB of memory" if is_known else "more memory than free"
-        )
-    return " and ".join(texts.values())
+    texts = []
+    for name, need in needs.items():
+        if name == "seconds":
+            texts.append(f"{need:.4g} seconds")
+        else:
+            is_known = need < math.inf
+            texts.append(f"{need / 1e9:.3g} GB of memory" if is_known else "more memory than free")
+    return " and ".join(texts)
 
 
 def read_needs(trial: Mapping[str, Any]) -> dict[str, float]:
