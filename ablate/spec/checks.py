@@ -228,6 +228,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             remedy = f"Choose from the kinds {kinds}{also}"
             raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
         _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
+        if table.matrix is not None:
+            _check_matrix(f"report.tables.{i}.matrix", table.matrix, study)
         if table.gains:
             _check_gains(f"report.tables.{i}.gains", table, study)
     # figures
@@ -250,6 +252,16 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             levels = _list_factor_levels(study)
             _check_known(f"{field}.x", [part.x], levels)
             _check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
+
+
+def _check_matrix(field: str, matrix: str, study: Study) -> None:
+    """Check that all cells of a study have the factor of a matrix and another one for its rows."""
+    factors = {
+        tuple(name for name in point.coords if name != NEUTRAL) for point in study.all_points
+    }
+    if len(factors) > 1 or any(len(names) < 2 for names in factors):
+        fault = f"the cells have no common factor besides {matrix}, whose levels would be the rows"
+        raise ConfigError(field, f"{fault}. Cross two factors, or remove `matrix`.")
 
 
 def _check_gains(field: str, table: Table, study: Study) -> None:
