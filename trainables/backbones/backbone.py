@@ -262,8 +262,8 @@ def pool_tokens(model: Any, tokens: Tensor, choice: Tokens) -> Tensor:
     if not has_tokens or (choice != "mean" and getattr(model, "cls_token", None) is None):
         fault = "has no class token" if has_tokens else "makes maps and not tokens"
         remedy = "Set backbone.tokens to mean" if has_tokens else "Leave backbone.tokens out"
-        message = f"the model {fault}, so {choice!r} cannot be taken. {remedy}, or take a ViT."
-        raise ConfigError("backbone.tokens", message)
+        message = f"the model {fault}, so {choice!r} cannot be taken"
+        raise ConfigError("backbone.tokens", f"{message}. {remedy}, or use a ViT that has one.")
     patches = tokens[:, getattr(model, "num_prefix_tokens", 0) :]
     parts = [] if choice == "mean" else [tokens[:, 0]]
     parts += [] if choice == "class" else [patches.mean(1)]

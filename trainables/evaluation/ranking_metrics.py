@@ -112,7 +112,7 @@ class MapWithQuery(RankingMetric):
     """Compute the mAP of the whole ranking with the query itself as the first hit.
 
     AP = 1/(R + 1) · (1 + Σ_i (i + 1)/(k_i + 1)), where k_i is the place of the i-th positive among
-    the other items. So does the public code of GPR1200 (Schall et al., MMM 2022).
+    the other items. The public code of GPR1200 (Schall et al., MMM 2022) computes the same.
     https://arxiv.org/abs/2111.13122
     """
 

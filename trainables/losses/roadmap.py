@@ -31,8 +31,8 @@ class Roadmap(Loss):
         r⁻(i, p) = Σ_{n∈N_i} H⁻(s_in − s_ip)
         H⁻(t) = σ(t/τ) for t ≤ 0,  σ(t/τ) + h for 0 < t ≤ δ,  ρ (t − δ) + o beyond;   s = cosine
 
-    P_i: the other items of i's class, N_i: the items of other classes. H⁻ ≥ H for h ≥ 1/2, and its
-    slope ρ beyond δ keeps the gradient of negatives that are far too close, where that of a
+    P_i: the other items of i's class, N_i: the items of other classes. H⁻ ≥ H for t ≠ 0, h ≥ 1/2;
+    its slope ρ beyond δ keeps the gradient of negatives that are far too close, where that of a
     sigmoid vanishes. Calibration aligns the similarities of different batches. Items without
     positives are left out; a batch without positive pairs has only the negative half of
     L_calibration.

@@ -23,7 +23,7 @@ class SmoothAP(Loss):
         L = 1 − mean over items i of  1/|P_i| Σ_{p∈P_i} r⁺(i, p) / r(i, p)
         r(i, p) = 1 + Σ_{j≠p} σ((s_ij − s_ip) / τ),   s = cosine
 
-    P_i: the other items of i's class. j: in r all items of the batch, in r⁺ those of P_i. The
+    P_i: the other items of i's class. j: in r all items but i, in r⁺ those of P_i. The
     docstring of the authors' code ranks the rest of the batch, without i, as retrieval does; their
     code includes i in the batch and in P_i, which adds a nearly constant 1/|P_i| and shifts
     the other ranks by one (`include_query`). Items without positives are left out; a batch without
