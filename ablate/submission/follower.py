@@ -79,20 +79,21 @@ class Follower:
             (out / FOLDER).mkdir(exist_ok=True)
         owner, stop = Owner.from_this_process(), self.stop.set
         status = DriverStatusFile(out, owner, plan.sweep_id, plan.spec.name, stop)
+        fault = "another command runs a sweep in this folder (`ablate status` shows it)"
+        busy = ConfigError("--out", f"{fault}. Wait for its end, or give another --out.")
         try:
-            with FileLock(out / FOLDER / "lock", timeout=0), convert_disk_full(out):
-                if any(driver.alive for driver in list_drivers(out)):
-                    raise Timeout(str(out))
-                if settings.reads_data:  # fill the cache, which the tasks share
-                    with preview_progression(plan, settings) as progression:
-                        check_inputs(plan, progression, settings.cache, settings.request.device)
-                        check_data(plan, progression, settings.cache)
-                with stop_on_signals(stop) as signals, status:
-                    self.run(detach=detach)
+            lock = FileLock(out / FOLDER / "lock").acquire(timeout=0)
         except Timeout:
-            fault = "another command runs a sweep in this folder (`ablate status` shows it)"
-            remedy = "Wait for its end, or give another --out."
-            raise ConfigError("--out", f"{fault}. {remedy}") from None
+            raise busy from None
+        with lock, convert_disk_full(out):
+            if any(driver.alive for driver in list_drivers(out)):
+                raise busy
+            if settings.reads_data:  # fill the cache, which the tasks share
+                with preview_progression(plan, settings) as progression:
+                    check_inputs(plan, progression, settings.cache, settings.request.device)
+                    check_data(plan, progression, settings.cache)
+            with stop_on_signals(stop) as signals, status:
+                self.run(detach=detach)
         return next(iter(signals), signal.SIGINT if self.stop.is_set() else None)
 
     def run(self, *, detach: bool = False) -> None:
