@@ -74,6 +74,7 @@ def evaluate_embeddings(
     Raises:
         ConfigError: a metric is unknown, or not defined on this split.
         TrialFailure: embeddings or scores are not finite.
+        ValueError: `further` has a label that no item has.
     """
     # check the input, and group the metrics by what they read
     for name in metrics:
@@ -98,6 +99,9 @@ def evaluate_embeddings(
     label_values, classes = torch.unique(labels, return_inverse=True)  # classes: 0 … C − 1
     if further is not None:
         query, label = further.to(labels.device).t().contiguous()
+        if not (is_known := torch.isin(label, label_values)).all():
+            missing = int(label[~is_known][0])
+            raise ValueError(f"further: no item has the label {missing}. Leave out its pairs.")
         further = torch.stack([query, torch.searchsorted(label_values, label)], 1)
     if ranking:
         places = find_places(

@@ -154,6 +154,9 @@ def test_a_query_may_have_several_classes(way: str) -> None:
         mean = (np.cumsum(hits) / np.arange(1, 71) * hits).sum() / max(1, size)
         values.append((hits[0], *((hits[:size].mean(), mean, mean) if size else 3 * (np.nan,))))
     assert found == pytest.approx(dict(zip(names, np.nanmean(values, 0), strict=True)), abs=1e-12)
+    absent = torch.tensor([[0, 5]])  # labels are multiples of 10
+    with pytest.raises(ValueError, match="label 5"):
+        evaluate_embeddings(q, ql, score="dot", metrics=names, gallery=(r, rl), further=absent)
 
 
 def test_a_methods_own_score_need_not_be_symmetric(way: str) -> None:
