@@ -23,7 +23,7 @@ from trainables.jobs.distributed import train_together
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
 from trainables.machine.files import join_inside, write_json
-from trainables.machine.peak_memory import read_peak_memory, reset_peak_memory
+from trainables.machine.peak_memory import PeakMemory
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
     with train_together(job) as (group, runtime), _explain_exhausted_memory(config):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require_splits(job.evaluate)
-        reset_peak_memory(trainer.device)
+        memory = PeakMemory(trainer.device)
         epochs = config.training.epochs
         for report in trainer.train_epochs(job.until):
             summary = " · ".join(
@@ -133,7 +133,7 @@ def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event 
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return None
         final = trainer.finish(job.evaluate, job.metrics)
-        final.provenance["peak_bytes"] = read_peak_memory(trainer.device)
+        final.provenance["peak_bytes"] = memory.read()
         return {"event": "final", **asdict(final), "history": history}
 
 
