@@ -16,8 +16,10 @@ from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from ablate.values.layers import Layer, merge_layers
 from tests.ablate.engine.miniature import FEW, SMALL
+from tests.papers import sources
 
 RECIPE = Path(__file__).parents[3] / "search_spaces" / "backbones.yaml"
+LORA = RECIPE.with_name("backbones_lora.yaml")
 LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]
 # timm's models for tests, with random values
 TINY: dict[str, dict[str, Any]] = {
@@ -64,14 +66,39 @@ def test_missing_weights_are_listed_with_the_command_that_fetches_them(
     assert not (tmp_path / "runs").exists()
 
 
+def test_every_backbone_that_is_tuned_has_adapters() -> None:
+    plan = sources.plan(LORA)
+    for level in set(LEVELS).difference(["dinov2_mean", "dinov2_both"]):
+        for name in (f"rates_{level}", f"tune_idml_{level}"):
+            backbone = plan.resolve_config(name, None).backbone
+            assert (backbone.mode, backbone.rank) == ("lora", 8), name
+    assert "rates_dinov2_mean" not in plan.spec.studies
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_it_runs_in_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "models", "methods"),
+    [(RECIPE, tuple(TINY), ("ddml", "nir")), (LORA, ("vit", "convnext"), ("idml",))],
+    ids=["frozen", "lora"],
+)
+def test_it_runs_in_miniature(
+    recipe: Path,
+    models: tuple[str, ...],
+    methods: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    tiny = {level: {"trial": {"backbone": backbone}} for level, backbone in TINY.items()}
-    left_out = dict.fromkeys(["dvml", "idml", "detreg"])
+    tiny = {level: {"trial": {"backbone": TINY[level]}} for level in models}
+    left_out = dict.fromkeys({"ddml", "detreg", "dvml", "idml", "nir"}.difference(methods))
     factors = {"backbone": dict.fromkeys(LEVELS) | tiny, "method": left_out}
-    data = {"extends": str(RECIPE), "factors": factors, "searches": None}
+    data = {
+        "extends": str(recipe),
+        "factors": factors,
+        "searches": None,
+        "resources": {"gpus": 0},
+    }
     small = tmp_path / "small.yaml"
     small.write_text(json.dumps(data))
     written = read_spec(small).spec.studies
@@ -79,7 +106,7 @@ def test_it_runs_in_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     studies["judged"]["splits"] = 2
     small.write_text(json.dumps({**data, "studies": studies}))
     settings = {k: v for k, v in SMALL.items() if not k.startswith("backbone.")}
-    settings["training.batch_size"] = 64
+    settings |= {"training.batch_size": 64, "training.micro_batch": 64}
     options = [part for path, value in settings.items() for part in ("--set", f"{path}={value}")]
     options += ["--device", "cpu", "--out", str(tmp_path / "runs")]
     assert main(["run", str(small), *options]) == 0
@@ -87,11 +114,11 @@ def test_it_runs_in_miniature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         rows = ledger.query("SELECT status FROM trials")
     assert {row["status"] for row in rows} == {"done"}
     (report,) = tmp_path.glob("runs/reports/*/report.md")
-    assert f"| method | {' | '.join(TINY)} |" in report.read_text(encoding="utf-8")
+    assert f"| method | {' | '.join(models)} |" in report.read_text(encoding="utf-8")
     (matrix,) = report.parent.glob("matrix_judged.csv")
     cells = list(csv.DictReader(matrix.read_text(encoding="utf-8").splitlines()))
-    on = [cell for cell in cells if cell["method"] in ("ddml", "nir")]
+    on = [cell for cell in cells if cell["method"] in methods]
     assert {(cell["backbone"], cell["method"]) for cell in on} == {
-        (backbone, method) for backbone in TINY for method in ("ddml", "nir")
+        (backbone, method) for backbone in models for method in methods
     }
     assert all(cell["verdict"] and cell["mean"] for cell in on)
