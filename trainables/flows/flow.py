@@ -42,6 +42,8 @@ class FlowConfig(ComponentConfig):
         blocks of glow on 512 standard normal dimensions then produce values up to 1e4, and the
         inverse is lost in float32.
     identity: whether those layers start at 0, so that the flow starts as the exact identity.
+    Sources: kind: DetReg, section 5.2; clamp: NIR's public code; condition: NIR; hidden,
+        permutation, scaling, gain, identity: this project.
 
     References:
         realnvp: Dinh et al., "Density estimation using Real NVP", ICLR 2017.

@@ -19,9 +19,10 @@ class Contrastive(Loss):
         mean over positive pairs of  ℓ(D − m⁺)  +  mean over negative pairs of  ℓ(m − D)
 
     with D = −score, the distance of unit vectors, and ℓ(x) = [x]₊ ("linear", IDML's; m⁺ = 0) or
-    ½ [x]₊² ("squared", Hadsell's). Both papers sum over the pairs; here positives and negatives
-    each have a mean, so that their weights do not depend on the number of classes. Without pairs
-    of one kind that mean is 0.
+    ½ [x]₊² ("squared", Hadsell's). Without pairs of one kind that mean is 0.
+
+    Deviations: both papers sum over the pairs; here positives and negatives each have a mean, so
+    that their weights do not depend on the number of classes.
 
     Example:
         >>> loss = Contrastive(Contrastive.Config(margin=0.5), classes=2, dim=1)
@@ -32,7 +33,7 @@ class Contrastive(Loss):
 
     References:
         Hadsell et al., "Dimensionality reduction by learning an invariant mapping", CVPR 2006,
-        Eq. 4; IDML, Eq. 15.
+        Eq. 4; IDML, Eq. 15. https://doi.org/10.1109/CVPR.2006.100
     """
 
     REVISION = 1
@@ -48,6 +49,7 @@ class Contrastive(Loss):
         average: whether each mean is over the pairs with a loss above 0 ("active") or over all
             pairs ("all").
         normalize: whether embeddings are L2-normalised first.
+        Sources: pos_margin, average, normalize: Musgrave et al.; form: IDML.
         """
 
         name: Literal["contrastive"] = "contrastive"

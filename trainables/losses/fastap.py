@@ -33,6 +33,7 @@ class FastAP(Loss):
 
     References:
         Cakir et al., "Deep metric learning to rank", CVPR 2019, Eq. 6 to 9.
+        https://openaccess.thecvf.com/content_CVPR_2019/html/Cakir_Deep_Metric_Learning_to_Rank_CVPR_2019_paper.html
     """
 
     REVISION = 1

@@ -19,7 +19,8 @@ class EntropyConfig(NamedConfig):
     """over: divisor of the sum over positive pairs: their number ("pairs"), or the number of
     classes in the batch ("classes"), as in the authors' code, which sums over the M(M − 1)
     ordered pairs of views (72 times the value for 9 images of a class). The choice matters
-    if other terms are added to the loss, as in DDML, or gradients are clipped by norm."""
+    if other terms are added to the loss, as in DDML, or gradients are clipped by norm.
+    Sources: over: this project."""
 
     over: Literal["pairs", "classes"] = "pairs"
 
@@ -84,7 +85,8 @@ def logsumexp_by_group(x: Tensor, group: Tensor, included: Tensor) -> Tensor:
 class HypViT(PairwiseEntropy):
     """Apply the pairwise cross-entropy to s = −(distance in the Poincaré ball), as Hyp-ViT.
 
-    See `geometry.hyperbolic_distance`. Retrieval uses the same distance.
+    The distance is (2/√c) artanh(√c ‖(−x) ⊕ y‖) of the images x, y of two embeddings under the
+    exponential map. Retrieval uses the same distance.
 
     Example:
         >>> loss = HypViT(HypViT.Config(), classes=2, dim=1)

@@ -20,16 +20,18 @@ class Margin(Loss):
     """Hold positives within and negatives beyond a learnt distance β:
 
         [α + D_ap − β]₊  over all pairs (a, p) of a class,
-        [α + β − D_an]₊  over one negative n drawn for each (a, p);
+        [α + β − D_an]₊  over one negative n drawn for each (a, p)
 
     Both are summed and divided by the number of pairs with a loss above 0, as in the authors'
     code. D is the distance of unit vectors. β is learnt, one number or one per class of the
     anchor (the mean over a label set), in the parameter group "margins".
 
-    The regulariser ν · β is the term "beta", whose value is the mean of β over its entries. The
-    authors' code sums it over the anchors of the batch and divides by the number of active
-    pairs, so that its ν (0 there and here) has another scale. The paper's per-image β is left out,
-    as in the authors' code.
+    Logged:
+        beta: the regulariser ν · β before its weight ν: the mean of β over its entries.
+
+    Deviations: the authors' code sums β over the anchors of the batch and divides by the number of
+    active pairs, so that its ν (0 there and here) has another scale. The paper's per-image β is
+    left out, as in the authors' code.
 
     Example:
         >>> loss = Margin(Margin.Config(), classes=2, dim=1)
@@ -57,6 +59,7 @@ class Margin(Loss):
         sampling: how negatives are drawn, "distance_weighted" or "uniform".
         near, far: distances below which weights no longer grow, and from which on no negative is
             drawn, in distance-weighted sampling.
+        Sources: beta_of, nu, sampling, near, far: the authors' code.
         """
 
         name: Literal["margin"] = "margin"

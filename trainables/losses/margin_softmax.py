@@ -18,7 +18,8 @@ from trainables.losses.softmax import soft_cross_entropy
 class MarginConfig(NamedConfig):
     """scale: factor s of the logits.
     init: initial class weights, see `draw_initial_proxies`; the papers state none, so the
-        default is NormSoftmax's."""
+        default is NormSoftmax's.
+    Sources: scale: the papers' experiments."""
 
     scale: float = Field(64.0, gt=0, le=1024)
     init: Init = "uniform"
@@ -77,7 +78,7 @@ class CosFace(MarginSoftmax):
     REVISION = 1
 
     class Config(MarginConfig):
-        """scale: s; margin: m. 64 is the paper's in its experiments, 0.35 its choice of m."""
+        """margin: m; 0.35 is the paper's choice, at the scale 64 of its experiments."""
 
         name: Literal["cosface"] = "cosface"
         margin: float = Field(0.35, ge=0, le=2, **range_between(0, 0.6, "0.35 in the paper"))
@@ -97,9 +98,9 @@ class ArcFace(MarginSoftmax):
     No arccosine is computed. ψ'(c) grows without bound towards c = 1, but the gradient of the
     cosine vanishes there as sin θ; at |c| ≥ 1, sin θ counts as 0 with gradient 0.
 
-    Beyond θ = π − m the printed cos(θ + m) rises again. With `beyond` "linear", as in the public
-    code and in pytorch-metric-learning, ψ = cos θ − m sin m there, which keeps falling but has a
-    step at π − m. "printed" is the equation without this change.
+    Deviations: beyond θ = π − m the printed cos(θ + m) rises again. With `beyond` "linear", as in
+    the public code and in pytorch-metric-learning, ψ = cos θ − m sin m there, which keeps falling
+    but has a step at π − m. "printed" is the equation without this change.
 
     Example:
         >>> loss = ArcFace(ArcFace.Config(scale=4), classes=2, dim=2)
@@ -115,9 +116,10 @@ class ArcFace(MarginSoftmax):
     REVISION = 1
 
     class Config(MarginConfig):
-        """scale: s; margin: m, in radians. 64 and 0.5 are the paper's.
+        """margin: m, in radians; 0.5 is the paper's value, at the scale 64.
 
         beyond: form of ψ where θ + m > π, "linear" or "printed"; see the class.
+        Sources: beyond: the public code.
         """
 
         name: Literal["arcface"] = "arcface"
@@ -169,6 +171,7 @@ class SphereFace(MarginSoftmax):
         margin: m, factor of the angle; 1.5 is the value of the later work's public code. The
             CVPR paper's 4 belongs to free lengths and a falling λ: use it with relaxation ≥ 5.
         relaxation: λ.
+        Sources: scale: the later work's code; relaxation: this project, off.
         """
 
         name: Literal["sphereface"] = "sphereface"

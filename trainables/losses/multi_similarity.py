@@ -23,8 +23,8 @@ class MultiSimilarity(Loss):
     the negatives with s_ik > min over the positives of s_i· − ε. So an item without negatives
     has an empty P_i, and one without positives an empty N_i.
 
-    The authors' code leaves out items with an empty P_i or N_i; here, as in the equation, the
-    other set still counts.
+    Deviations: the authors' code leaves out items with an empty P_i or N_i; here, as in the
+    equation, the other set still counts.
 
     Example:
         >>> loss = MultiSimilarity(MultiSimilarity.Config(), classes=2, dim=1)
@@ -51,6 +51,7 @@ class MultiSimilarity(Loss):
         mining: "max_plus_epsilon", the paper's; "none"; or "idml_printed", IDML's Eq. 16 as
             printed: max − ε for the positives, and pairs that are not mined count as pairs of
             similarity 0 instead of being left out.
+        Sources: mining: the paper.
         """
 
         name: Literal["multi_similarity"] = "multi_similarity"

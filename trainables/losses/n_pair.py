@@ -22,9 +22,12 @@ class NPair(ViewLoss):
     one N-pair batch, and the mean is over all anchors. A batch without pairs gives 0.
 
     Training uses the inner product of embeddings that are not normalised. The paper limits their
-    length by a penalty (section 3.2.2): the term "norm", half the mean of ‖f‖² over the batch.
-    Retrieval is by cosine by default, because the paper wants only the direction to decide, and by
-    inner products the longest embedding would be the neighbour of all others.
+    length by a penalty (section 3.2.2), the term "norm". Retrieval is by cosine by default, because
+    the paper wants only the direction to decide, and by inner products the longest embedding would
+    be the neighbour of all others.
+
+    Logged:
+        norm: half the mean of ‖f‖² over the batch, before its weight.
 
     Example:
         >>> loss = NPair(NPair.Config(), classes=2, dim=1)
@@ -36,6 +39,7 @@ class NPair(ViewLoss):
     References:
         Sohn, "Improved deep metric learning with multi-class N-pair loss objective", NeurIPS
         2016, Eq. 7; DVML, Eq. 3.
+        https://papers.nips.cc/paper/2016/hash/6b180037abbebea991d8b1232f8a8ca9-Abstract.html
     """
 
     REVISION = 1
@@ -45,6 +49,7 @@ class NPair(ViewLoss):
         """norm_weight: weight of the term "norm"; the paper states none, 0.002 is the value of
             TensorFlow's npairs_loss.
         compare_by: score of retrieval, "cosine", or "dot" as in training.
+        Sources: compare_by: the paper's section 3.2.2.
         """
 
         name: Literal["n_pair"] = "n_pair"

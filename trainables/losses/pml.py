@@ -56,6 +56,7 @@ class PmlOptions(PartOptions, NamedConfig):
     options: keyword arguments of the class.
     miner: class of the library's `miners` with its options; None: no miner.
     distance: class of the library's `distances` with its options; None: the loss's default.
+    Sources: class, options, miner, distance: the library.
     """
 
     name: Literal["pml"] = "pml"
@@ -65,7 +66,9 @@ class PmlOptions(PartOptions, NamedConfig):
 
 @LOSSES.register("pml")
 class Pml(Loss):
-    """Compute a loss of pytorch-metric-learning, with its default reduction.
+    """Compute a loss of pytorch-metric-learning, with its default reduction:
+
+        L = losses.CLASS(**options)(z, labels, miner(z, labels))
 
     It takes embeddings, not scores, so methods with a score of their own or label sets are refused.
     All its parameters (class weights, proxies) are in the group "proxies". Retrieval compares

@@ -78,7 +78,7 @@ class ProxyNCANIR(ProxyAnchor):
     item's class, P_x⁻ are all others; B⁺ are the items with a proxy in P⁺, B⁻ those with one in
     P⁻: the whole batch, if items have one label and there are two classes or more.
 
-    Deviation from the public code: its positive term counts the proxy of a class once for each
+    Deviations: in the public code the positive term counts the proxy of a class once for each
     item y of that class in the batch, so that it is log(1 + n_y e^{−α(s(x,p) − δ)}) with n_y such
     items. Here, as in Eq. 6, each proxy counts once; with two images per class in a batch the two
     losses differed by 2 %.

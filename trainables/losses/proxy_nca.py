@@ -49,6 +49,7 @@ class ProxyNCA(ClassLoss):
 
         denominator: whether the lower sum includes the positive proxy ("all") or not
             ("negatives").
+        Sources: denominator: the paper.
         """
 
         name: Literal["proxy_nca"] = "proxy_nca"
@@ -83,8 +84,8 @@ class ProxyNCAPP(ClassLoss):
     σ = 1/T. Label sets and pair weights are treated as in `ProxyNCA`; a query without a positive
     counts as 0.
 
-    Left out, because they are not part of the loss: the paper's max pooling, layer normalisation,
-    class-balanced sampling and faster proxies.
+    Deviations: the paper's max pooling, layer normalisation, class-balanced sampling and faster
+    proxies are left out, because they are not part of the loss.
 
     Example:
         >>> loss = ProxyNCAPP(ProxyNCAPP.Config(temperature=0.5), classes=2, dim=2)

@@ -33,10 +33,11 @@ class RecallAtK(Loss):
         R_k(q)  = min(k, Σ_{x∈P_q} σ((k − r(q, x)) / τ₁)) / min(k, |P_q|)
         L       = 1 − mean over queries q and over k of R_k(q),   s = cosine
 
-    P_q: the other items of q's class. j: all items of the batch but q, as in retrieval. In the
-    authors' code j includes q, whose similarity 1 makes every rank one too large (`include_query`).
+    P_q: the other items of q's class. j: all items of the batch but q, as in retrieval.
     The minimum in the numerator ends the pull of a query once k positives are in front.
     Queries without positives are left out; a batch without positive pairs gives 0.
+
+    Deviations: in the authors' code j includes q, so every rank is one too large (`include_query`).
 
     The authors train with 4,000 images a batch: `training.micro_batch` passes them through the
     backbone in parts, with the gradient of the whole batch. The loss itself keeps all B² cosines in
@@ -67,6 +68,7 @@ class RecallAtK(Loss):
 
         simix: whether virtual items are added to the batch (`mix_similarities`).
         include_query: whether a query is an item of its own list, as in the authors' code.
+        Sources: k: the authors' code; simix: this project, off; include_query: retrieval.
         """
 
         name: Literal["recall_at_k"] = "recall_at_k"

@@ -37,7 +37,7 @@ class Roadmap(Loss):
     positives are left out; a batch without positive pairs has only the negative half of
     L_calibration.
 
-    Differences in the authors' codes, which the options cover where they matter: the query is a
+    Deviations in the authors' codes, which the options cover where they matter: the query is a
     positive in its own list (`include_query`); o is a constant, which leaves a jump at δ
     (`offset`); the form ρ (t − δ) + o is that of SupRank, and a version of ROADMAP's code has
     ρ t + o, which jumps by ρ δ. ROADMAP's code adds both losses with the weights 1 and 1, which
@@ -63,10 +63,7 @@ class Roadmap(Loss):
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
-        """Defaults are those of the authors' code for CUB and SOP, except `offset` and
-        `include_query`.
-
-        temperature: τ. slope: ρ. delta: δ, where the slope begins.
+        """temperature: τ. slope: ρ. delta: δ, where the slope begins.
         start: h, the jump of H⁻ at 0; 0 in the authors' code for iNaturalist.
         offset: o; None: σ(δ/τ) + h, with which H⁻ has no jump at δ. 1.44 in the authors' code, 1
             for iNaturalist.
@@ -75,6 +72,8 @@ class Roadmap(Loss):
         average: whether each mean of the calibration is over the pairs with a loss above 0
             ("active", the authors' code) or over all pairs ("all").
         include_query: whether an item is a positive in its own list, as in the authors' code.
+        Sources: start, positive_margin, negative_margin, average: the authors' code for CUB and
+            SOP; offset, include_query: this project.
         """
 
         name: Literal["roadmap"] = "roadmap"

@@ -23,11 +23,12 @@ class SmoothAP(Loss):
         L = 1 − mean over items i of  1/|P_i| Σ_{p∈P_i} r⁺(i, p) / r(i, p)
         r(i, p) = 1 + Σ_{j≠p} σ((s_ij − s_ip) / τ),   s = cosine
 
-    P_i: the other items of i's class. j: in r all items but i, in r⁺ those of P_i. The
-    docstring of the authors' code ranks the rest of the batch, without i, as retrieval does; their
-    code includes i in the batch and in P_i, which adds a nearly constant 1/|P_i| and shifts
-    the other ranks by one (`include_query`). Items without positives are left out; a batch without
-    positive pairs gives 0.
+    P_i: the other items of i's class. j: in r all items but i, in r⁺ those of P_i. Items without
+    positives are left out; a batch without positive pairs gives 0.
+
+    Deviations: the docstring of the authors' code ranks the rest of the batch, without i, as
+    retrieval does; their code includes i in the batch and in P_i, which adds a nearly constant
+    1/|P_i| and shifts the other ranks by one (`include_query`).
 
     Example:
         >>> loss = SmoothAP(SmoothAP.Config(temperature=0.5), classes=2, dim=1)
@@ -50,6 +51,7 @@ class SmoothAP(Loss):
     class Config(NamedConfig):
         """temperature: τ; 0.01 in the authors' code.
         include_query: whether an item is a positive in its own list, as in the authors' code.
+        Sources: include_query: the docstring of the authors' code.
         """
 
         name: Literal["smooth_ap"] = "smooth_ap"

@@ -24,9 +24,13 @@ class SoftTriple(ClassLoss):
         R    = 1/(C K (K − 1)) Σ_c Σ_{k<l} ‖w_ck − w_cl‖,   w normalised
 
     The softmax over a class's centres is the maximiser of their similarity with an entropy
-    regulariser of weight γ. R, which merges centres that a class does not need, is the term
-    "centres" with weight τ (`penalty`), absent for K = 1; two equal centres get no gradient from
-    their distance (the public code adds 1e-5 below the root instead).
+    regulariser of weight γ. R merges centres that a class does not need; it has weight τ and is
+    absent for K = 1.
+
+    Logged:
+        centres: R, the mean distance of a class's centres, before its weight.
+
+    Deviations: equal centres get no gradient; the public code adds 1e-5 below the root instead.
 
     With label sets each class of the set gets the margin, and t_i is uniform over the set; with
     fractional pair weights both are in proportion. A query without a positive counts as 0.

@@ -28,8 +28,8 @@ class NormSoftmax(ClassLoss):
     weights. There is one weight vector w per class and no bias. With label smoothing ε
     (`soft_cross_entropy`) t_i becomes (1 − ε) t_i + ε/C.
 
-    Left out, because they are not part of the loss: the paper's layer normalisation of the
-    embedding without affine weights, and its binarised embeddings.
+    Deviations: the paper's layer normalisation of the embedding without affine weights, and its
+    binarised embeddings, are left out, because they are not part of the loss.
 
     Example:
         >>> loss = NormSoftmax(NormSoftmax.Config(temperature=0.5), classes=2, dim=2)
@@ -50,7 +50,8 @@ class NormSoftmax(ClassLoss):
     class Config(NamedConfig):
         """temperature: τ; 0.05 is the paper's value.
         init: initial class weights, see `draw_initial_proxies`; the default is the public code's.
-        label_smoothing: ε; None: 0."""
+        label_smoothing: ε; None: 0.
+        Sources: label_smoothing: Szegedy et al., off."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
         temperature: float = Field(0.05, gt=0, le=10, **log_range(0.02, 0.5, "0.05 in the paper"))
@@ -84,6 +85,10 @@ class Softmax(ClassLoss):
         >>> pairs = make_pairs(torch.tensor([0, 1]), torch.tensor([0, 1]))
         >>> round(loss(torch.tensor([[0.9, 0.1], [0.2, 0.8]]), pairs).item(), 3)
         0.404
+
+    References:
+        Bridle, "Probabilistic interpretation of feedforward classification network outputs", 1990.
+        https://doi.org/10.1007/978-3-642-76153-9_28
     """
 
     REVISION = 2
@@ -94,7 +99,8 @@ class Softmax(ClassLoss):
     class Config(NamedConfig):
         """bias: whether there is a bias b, which starts at zero.
         init: initial w, see `draw_initial_proxies`; the default is torch's for a linear layer.
-        label_smoothing: ε; None: 0."""
+        label_smoothing: ε; None: 0.
+        Sources: bias: torch's linear layer; label_smoothing: Szegedy et al., off."""
 
         name: Literal["softmax"] = "softmax"
         bias: bool = True

@@ -35,6 +35,8 @@ class TripletConfig(NamedConfig):
         sampling needs it.
     near, far: distances below which weights no longer grow, and from which on no negative is
         drawn, in distance-weighted sampling.
+    Sources: margin: FaceNet and Wu et al.; mining: IDML's Eq. 13; average: Hermans et al.; near,
+        far: Wu et al.'s code; normalize: FaceNet.
     """
 
     margin: float = Field(0.2, ge=0, le=100)
@@ -184,15 +186,15 @@ class TripletL2(Triplet):
         0.4
 
     References:
-        DVML, Eq. 4 ("Triplet2"), after Wu et al., "Sampling matters in deep embedding learning",
-        ICCV 2017. https://arxiv.org/abs/1706.07567
+        Wu et al., "Sampling matters in deep embedding learning", ICCV 2017; DVML, Eq. 4, as its
+        second triplet loss. https://arxiv.org/abs/1706.07567
     """
 
     REVISION = 1
     geometry = Geometry("l2")
 
     class Config(TripletConfig):
-        """See `TripletConfig`; distance-weighted sampling as in DVML."""
+        """Sources: mining: DVML, Eq. 4, with distance-weighted sampling."""
 
         name: Literal["triplet_l2"] = "triplet_l2"
         mining: Mining = "distance_weighted"

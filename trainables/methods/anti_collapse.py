@@ -30,16 +30,17 @@ class AntiCollapse(Plain):
     Q [D, n] has n points of unit length as columns: the proxies of the batch's classes, all
     proxies, or the embeddings of the batch. R, the coding rate, is largest for orthogonal points.
     It is computed in float64 from the Cholesky factor of I + κ Qᵀ Q or I + κ Q Qᵀ, whichever is
-    smaller; the two have one determinant.
+    smaller; the two have one determinant. Retrieval is that of the plain loss.
 
-    Differences within the authors' code, which `factor` covers: for proxies it has
-    κ = n / (D ε), the inverse ratio. The coding rate of Yu et al. has ε² where the code has ε.
+    Deviations: within the authors' code, which `factor` covers, for proxies κ = n / (D ε), the
+    inverse ratio. The coding rate of Yu et al. has ε² where the code has ε.
 
     e^−R fades: for 45 orthogonal proxies at D = 512 and ε = 0.5 it is 0.026 with the factor of the
     code, and 1e-31 with "rate". So take f "linear" with the factor "rate", and with images.
 
-    Terms: "metric" and "anti_collapse" = f(R). Observed: `coding_rate` = R. Retrieval is that of
-    the plain loss.
+    Logged:
+        anti_collapse: f(R), before its weight; e^−R near 0 says that the term has faded.
+        coding_rate: R of the points, larger as they spread over more directions.
 
     Example:
         >>> list_term_weights(build_seeded_method("anti_collapse", "proxy_anchor"))
@@ -59,15 +60,14 @@ class AntiCollapse(Plain):
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0}
 
     class Config(NamedConfig):
-        """Defaults are those of the authors' scripts.
-
-        weight: of f(R), relative to the metric loss; the scripts weigh e^−R by 1 and the loss by
+        """weight: of f(R), relative to the metric loss; the scripts weigh e^−R by 1 and the loss by
             0.0035, which is a ratio of 286. With f "linear" begin at 0.01.
         points: "class_proxies", those of the classes in the batch; "proxies", all; or "images",
             the embeddings of the batch, with any loss.
         f: "exp", e^−R, or "linear", −R.
         factor: of proxies. "code": κ = n / (D ε); "rate": κ = D / (n ε), as it is of images.
         epsilon: ε.
+        Sources: points, f, factor: the authors' scripts.
         """
 
         name: Literal["anti_collapse"] = "anti_collapse"

@@ -64,17 +64,29 @@ class DDML(Plain):
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
     Only directions reach q, so a σ that drowns μ can satisfy the agnostic term without a change of
-    retrieval; `observed` therefore has `summarize_spread`. `std_start` decides the first σ.
+    retrieval; the logged ratios show it. `std_start` decides the first σ.
 
     The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first encoder
     with that of the `head`.
+
+    Logged:
+        agnostic: the cross-entropy of the equation; log P is its least value.
+        specific, split: the term of this name in the equation, before its weight.
+        std: mean of σ.
+        std_to_mean: ‖σ‖/‖μ‖; above 1 the noise is longer than the embedding (E‖σ ε‖² = ‖σ‖²).
+        mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
+
+    Deviations: the agnostic term as printed is constant and trains nothing, so the default is its
+    cross-entropy. The metric loss takes μ, as in the public code, where Eq. 6 has an expectation
+    over z. μ and raw come from two layers, and so start at N(0, 2/D), not at the N(0, 1/D) of one.
 
     Example:
         >>> list_term_weights(build_seeded_method({"name": "ddml", "alpha": 0.5}, "normsoftmax"))
         {'metric': 1.0, 'agnostic': 0.5, 'specific': 0.1, 'split': 1e-05}
 
     References:
-        Deep Disentangled Metric Learning, Eq. 6.
+        Park et al., "Deep disentangled metric learning", AAAI 2025, Eq. 6.
+        https://doi.org/10.1609/aaai.v39i19.34184
     """
 
     REVISION = 1
@@ -103,6 +115,8 @@ class DDML(Plain):
             N(0, 2‖f‖²/D). On EfficientNet-Lite0 the mean of σ is then 1.8, 1.0 and 0.5 at D 128,
             256 and 512, and ‖σ‖/‖μ‖ is 0.8, 0.7 and 0.5 behind a "pca" head, half of that behind a
             "kaiming" one. "exact": weights zero, so that every σ is softplus(−5) = 0.0067 at first.
+        Sources: logit_scale, metric_input: public code; agnostic, split, std_start: this project;
+            specific_input: the paper's Markov chain.
         """
 
         name: Literal["ddml"] = "ddml"
@@ -237,12 +251,7 @@ class DDML(Plain):
 
 
 def summarize_spread(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
-    """Return batch means that say how large the noise is relative to the embedding μ[..., B, D].
-
-    Returns:
-        std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise relative to that of μ, because
-        E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
-    """
+    """Return batch means that say how large the noise is relative to the embedding μ[..., B, D]."""
     ratio = std.norm(dim=-1) / mean.norm(dim=-1).clamp_min(1e-12)
     return {
         "std": std.mean(),

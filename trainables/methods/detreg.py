@@ -66,9 +66,13 @@ class DetReg(Plain):
     items of a pair, and on into the backbone. The soft clamp of the flow's scales bounds R₂.
     Retrieval uses g₁(z), L2-normalised. The flows train with the `auxiliary` learning rate.
 
-    Observed: with_neighbour, the share of items that have an augmented point; r1_items, r2_items,
-    R over the batch's points; r1_augmented, r2_augmented, R over the augmented ones (NaN without
-    any); r1_log_det and r2_log_det, the mean log |det| of the branch, per dimension.
+    Logged:
+        metric2: the base loss on the second branch.
+        r1, r2: R of the branch, over the batch's points and the augmented ones.
+        with_neighbour: the share of items that have an augmented point.
+        r1_items, r2_items: R over the batch's points alone.
+        r1_augmented, r2_augmented: R over the augmented points alone; undefined without any.
+        r1_log_det, r2_log_det: the mean log |det| of the branch per dimension; 0: volume is kept.
 
     Deviations: R comes from the Jacobian's diagonal, as Eq. 10 has it, and not from the singular
     values of Eq. 7 (an option). The printed direction z_i − z_j leads away from the neighbour,
@@ -77,15 +81,16 @@ class DetReg(Plain):
     about 54 otherwise, where twelve layers that start near the identity turn the gradient of z by
     33° from the plain loss's at the first step; with unit z they turn it by 5°.
 
-    The plain loss, bit for bit, with a flow of depth 0 and NEUTRAL's other options; with
-    `flow.identity` instead of depth 0 it is so at the first step, before the flow trains.
+    It is the plain loss, bit for bit, with a flow of depth 0 and all other parts off (`NEUTRAL`);
+    with `flow.identity` in place of depth 0 it is so at the first step, before the flow trains.
 
     Example:
         >>> list_term_weights(build_seeded_method("detreg", "proxy_anchor"))
         {'metric': 1.0, 'metric2': 1.0, 'r1': 0.05, 'r2': -0.05}
 
     References:
-        "Determinant regularization for deep metric learning", paper under review, Eq. 11.
+        "Determinant regularization for deep metric learning", submitted to ICLR 2023, Eq. 11.
+        https://openreview.net/forum?id=NUBuJsAq1U. No public code was found.
     """
 
     REVISION = 2
@@ -100,9 +105,7 @@ class DetReg(Plain):
     }
 
     class Config(NamedConfig):
-        """λ₁, λ₂, ε and the flow default to the paper's.
-
-        lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised.
+        """lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised.
         epsilon: ε, how far an augmented point lies on the way to the neighbour.
         flow: both branches' flow; each draws its own start.
         input: n, length of what activation, augmentation and flow get: "unit", 1, the default;
@@ -122,6 +125,8 @@ class DetReg(Plain):
             divides that by their number; "product" has one R, of the product of layer diagonals
             along each dimension, or of the singular values of the whole flow.
         normalize: L2 after the flow; where the loss's geometry normalises, that is it already.
+        Sources: dueling, normalize: the paper; spectrum: Eq. 10; across: Lemma 1; augmentation:
+            the paper's text; activation, second_metric, proxies, neighbour, input: this project.
         """
 
         name: Literal["detreg"] = "detreg"

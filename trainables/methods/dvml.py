@@ -61,14 +61,18 @@ class DVML(Plain):
     Two phases: while the share of all optimiser steps that was taken, warm-up included, is below
     `phase1`, L2 trains the decoder alone (it gets ẑ without gradient) and the weights are
     `lambda*_phase1`; after that L2 reaches heads and backbone too, and the weights are
-    `lambda*_phase2`. The loss's own penalty is added once, unweighted.
+    `lambda*_phase2`. The loss's own penalty is added once, unweighted. The heads train with the
+    learning rate of the `head`, the decoder with `auxiliary`.
 
-    Beyond the paper: log σ² above 10 grows as 10 + ln(1 + x − 10), so that σ² and its gradient
-    stay finite. The added layers start as in Chainer, which the paper used: weight N(0, 1/inputs),
-    bias 0; z_I's head starts as every method's, by `embedding.init`.
+    Deviations: the divergence has the sign that minimising needs, which Eq. 8 does not (`kl`). log
+    σ² above 10 grows as 10 + ln(1 + x − 10), so that σ² and its gradient stay finite. The added
+    layers start as in Chainer, which the paper used: weight N(0, 1/inputs), bias 0; z_I's head
+    starts as every method's, by `embedding.init`.
 
-    The heads train with the learning rate of the `head`, the decoder with `auxiliary`. Observed:
-    std, the mean of σ, and invariant_norm and variance_norm, the means of ‖z_I‖ and ‖z_V‖.
+    Logged:
+        kl, reconstruction, generated: the term of this name in the equation, before its weight.
+        std: mean of σ; 1 is the prior's.
+        invariant_norm, variance_norm: means of ‖z_I‖ and ‖z_V‖.
 
     Example:
         >>> list_term_weights(build_seeded_method("dvml", "n_pair"))
@@ -76,6 +80,7 @@ class DVML(Plain):
 
     References:
         Lin et al., "Deep variational metric learning", ECCV 2018, Eq. 7 to 12.
+        https://doi.org/10.1007/978-3-030-01267-0_42. No code of the authors was found.
     """
 
     REVISION = 1
@@ -111,6 +116,9 @@ class DVML(Plain):
             those two heads, "detached". A backbone that trains can lower L1 by features that are
             alike for all images: at the paper's weights the embedded data are lost within an epoch
             (README). With cached features both are the same.
+        Sources: lambda2_phase1, lambda4_phase1, lambda1_phase2, lambda3_phase2, lambda4_phase2,
+            samples, hidden, reconstruction, kl_over: the paper; generated, same_image, kl, target,
+            spread: this project.
         """
 
         name: Literal["dvml"] = "dvml"

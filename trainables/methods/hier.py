@@ -46,14 +46,17 @@ class HIER(Plain):
     mutual neighbours or more, `draws` times: j is drawn from these and k from all other points but
     i. In R(ρ) the points are the ancestors, which have no classes and may be their own ancestors.
 
-    Terms: "metric", "images" = R(z) and "ancestors" = R(ρ). Retrieval uses z, compared as the loss
-    compares. Observed: `anchors`, the share of images with triplets. The ancestors train with the
-    `auxiliary` learning rate (× 50 in the authors' code, the classes' proxies × 10,000).
+    Retrieval uses z, compared as the loss compares. The ancestors train with the `auxiliary`
+    learning rate (× 50 in the authors' code, the classes' proxies × 10,000).
+
+    Logged:
+        images, ancestors: R(z) and R(ρ), before their weight.
+        anchors: the share of images with triplets.
 
     Cost: each term keeps about ten tensors of T H numbers, T = `draws` · N. With the defaults a
     step takes 0.7 GB and 2.4 s of one CPU core, mostly for R(ρ); lower `draws` or `ancestors`.
 
-    Differences from the authors' code: there k may be i itself. There all gradients of a point are
+    Deviations from the authors' code: there k may be i itself. There all gradients of a point are
     scaled by (1 − c‖x‖²)²/4, which adaptive optimisers nearly undo. There retrieval compares by d,
     also if the loss compares cosines; where all embeddings are longer than `clip`, both give the
     same ranking. Take the loss hypvit for retrieval by d. There the head has a layer norm.
@@ -73,15 +76,14 @@ class HIER(Plain):
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0}
 
     class Config(NamedConfig):
-        """Defaults are those of the authors' scripts.
-
-        weight: of both terms; 0 turns them off.
+        """weight: of both terms; 0 turns them off.
         ancestors: H.
         neighbours: n, below the batch size; None: 20, or half of the points if that is fewer.
         draws: triplets of each point with two mutual neighbours or more.
         temperature: τ. margin: δ.
         curvature: c; the ball has curvature −c. clip: length to which longer tangent vectors are
             shortened.
+        Sources: neighbours, draws, clip: the authors' scripts.
         """
 
         name: Literal["hier"] = "hier"

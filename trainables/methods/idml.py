@@ -47,21 +47,25 @@ class IDML(Mixing):
     without changes, mining and sampling included. Mixed images are trained on by the three losses
     of the public code; the paper's text has one (`MixingConfig`, `objective`).
 
-    The public code differs from the paper's equations. In retrieval it is `uncertainty: unit,
-    gamma: 4` on Proxy-Anchor. In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax,
-    the public code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
+    Deviations: the public code differs from the paper's equations. In retrieval it is `uncertainty:
+    unit, gamma: 4` on Proxy-Anchor. In classification the paper is C_IN at τ = 1, γ = 0 on
+    NormSoftmax, the public code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the
+    loss softmax. Here there is one λ per step. On NormSoftmax the sum of Eq. 9 includes the image's
+    own class, and scores are divided by the loss's temperature. The uncertainty head learns at the
+    rate of `auxiliary` and starts as a "kaiming" head times `uncertainty_gain`: at a gain of 1 ‖u‖
+    is about 110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair for ever.
 
-    Deviations: one λ per step. On NormSoftmax the sum of Eq. 9 includes the image's own class, and
-    scores are divided by the loss's temperature. The uncertainty head learns at the rate of
-    `auxiliary` and starts as a "kaiming" head times `uncertainty_gain`: at a gain of 1 ‖u‖ is about
-    110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair and stays so.
+    Logged:
+        uncertainty_original, uncertainty_mixed: mean ‖u‖ of original and of mixed images.
+        uncertainty_gap: ‖u‖ of a mixture minus the mean of its two images, measured at the end.
 
     Example:
         >>> list_term_weights(build_seeded_method("idml", "proxy_anchor"))
         {'metric': 1.0}
 
     References:
-        "Introspective deep metric learning", Eq. 5 to 9, 19 and 20.
+        Wang et al., "Introspective deep metric learning", 2022, Eq. 5 to 9, 19 and 20.
+        https://arxiv.org/abs/2205.04449. Public code: https://github.com/wangck20/IDML.
     """
 
     REVISION = 2
@@ -111,6 +115,9 @@ class IDML(Mixing):
                 1 − (1 − ⟨s, w_j⟩ − b_j) e^{−r/τ},   r = (β² + γ) / ‖s − (w_j + b_j·1)‖²
 
             None: off, b_j is added to the score.
+        Sources: mixing, metric, uncertainty_dim, uncertainty, test_metric, uncertainty_token,
+            bias_in_score: the paper; proxy_uncertainty: public code; squared, uncertainty_gain:
+            this project.
         """
 
         name: Literal["idml"] = "idml"

@@ -35,6 +35,7 @@ class NIRFlow(FlowConfig):
 
     "Linear layers with 128 nodes" leaves the subnets' depth open: one hidden layer here, in which
     two linear layers meet; the public code has five blocks of subnets with eight layers.
+    Sources: kind: the paper's Eq. 7.
     """
 
     kind: Literal["realnvp", "nice", "glow"] = "glow"
@@ -66,17 +67,23 @@ class NIR(Plain):
 
     ψ is the L2-normalised embedding, ρ the L2-normalised proxy of the sample's class, τ⁻¹ a
     conditional flow. ω weighs the metric loss, its penalties included, and not the regulariser;
-    `weight` weighs the regulariser, which the paper leaves at 1.
+    `weight` weighs the regulariser, which the paper leaves at 1. Retrieval uses ψ.
 
-    Terms: "metric", "nir" = f(·), and "synthetic" where asked for. The flow trains with the
-    `auxiliary` learning rate (the paper: × 50, the proxies × 4000). Retrieval uses ψ.
+    The flow trains with the `auxiliary` learning rate (the paper: × 50, the proxies × 4000).
 
-    Observed: `nll` = L_NIR by the reading chosen; `log_det`; `nir_gradient` and `metric_gradient`,
-    the norms of both weighted terms' gradients with respect to the embedding before L2, and their
-    ratio `nir_to_metric`, after any `gradient_limit`; `nir_limited`, the share of limited steps.
+    Logged:
+        nir: f(·), before its weight.
+        synthetic: the base loss of generated embeddings, with option `synthetic`.
+        nll: L_NIR by the reading chosen, before scale and f.
+        log_det: mean log|det ∂u/∂ψ|.
+        nir_gradient, metric_gradient: norm of the weighted term's gradient with respect to the
+            embedding before L2, after any `gradient_limit`.
+        nir_to_metric: ratio of the two; near 0 the regulariser does nothing.
+        nir_limited: share of the steps that `gradient_limit` shortened.
 
-    Deviations: exponents above 30 are continued as a straight line, so that a bad start neither
-    overflows nor loses its gradient.
+    Deviations: `scale` is d, where the paper has none, because the un-scaled term soon vanishes.
+    Exponents above 30 are continued as a straight line, so that a bad start neither overflows nor
+    loses its gradient.
 
     Example:
         >>> list_term_weights(build_seeded_method("nir", "proxy_anchor"))
@@ -120,7 +127,9 @@ class NIR(Plain):
             as fast as the head, the gradient of a single step can be 1e14 times the metric's, and
             Adam then stands still for hundreds of steps. Recall@1 on typefaces was 41.5 without
             NIR, 33.5 with it, 35.8 with a limit of 10 and 40.4 with one of 1. None: no limit.
-        flow: see `NIRFlow`.
+        flow: the conditional flow; its own options follow.
+        Sources: weight, reading, f, proxy_backprop: the paper; negative_pairs, synthetic: off, as
+            in Eq. 10; scale, temperature, centre, synthetic_weight, gradient_limit: this project.
         """
 
         name: Literal["nir"] = "nir"
@@ -318,9 +327,7 @@ class GradientLimiter:
         limit: the largest ratio of the two norms; None: norms are only recorded.
 
     Attributes:
-        norms: after `backward`, the norms of the gradients that reach x: "metric_gradient" of the
-            main path and "nir_gradient" of the branch; "nir_limited", 1 if the branch was scaled
-            down, else 0.
+        norms: after `backward`, the norms that `NIR` logs; main path: "metric_gradient".
     """
 
     def __init__(self, limit: float | None) -> None:

@@ -43,8 +43,11 @@ class PEL(Mixing):
     A reference of the loss is a point: its score is the mean over K. Retrieval uses μ. With
     `mixing` the images are mixed as IDML's are (the rows PEL-Mixup).
 
-    Deviations, since IDML says no more than that it "reproduced the framework on each loss": the
-    loss takes the place of the soft contrastive loss, and so the mean is of its scores, not of
+    Logged:
+        kl: the divergence of the Gaussians from N(0, I), mean over images.
+
+    Deviations: as IDML says no more than that it "reproduced the framework on each loss", the loss
+    takes the place of the soft contrastive loss, and so the mean is of its scores, not of
     match probabilities; one KL per image, not per image of a pair; σ = softplus(raw − 5) starts
     near 0; samples are L2-normalised where the loss's geometry normalises.
 
@@ -67,6 +70,7 @@ class PEL(Mixing):
 
         monte_carlo: what is averaged over samples: "scores", the Monte-Carlo distance that IDML's
             section 3.1 speaks of, or "losses", L of each k's samples.
+        Sources: mixing: IDML, Table 3; samples: the paper; monte_carlo: IDML, section 3.1.
         """
 
         name: Literal["pel"] = "pel"

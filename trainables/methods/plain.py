@@ -15,12 +15,20 @@ from trainables.methods.head import build_linear_head
 
 @METHODS.register("plain")
 class Plain(Method):
-    """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised or clipped as the geometry of
-    retrieval has it, and classification as that of training has it.
+    """Train the base loss on one linear layer, with which every other method is compared:
+
+        z = W f + b,   [B, F] → [B, D];   L = L_metric(z)
+
+    Retrieval uses z, L2-normalised or clipped as the geometry of retrieval has it, and
+    classification as that of training has it.
 
     Example:
         >>> list_term_weights(build_seeded_method("plain", "normsoftmax"))
         {'metric': 1.0}
+
+    References:
+        The comparison of losses on one linear layer by Musgrave et al., "A metric learning
+        reality check", ECCV 2020. https://arxiv.org/abs/2003.08505
     """
 
     REVISION = 1
