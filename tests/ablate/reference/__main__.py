@@ -5,4 +5,5 @@ from __future__ import annotations
 from tests.ablate.reference.pages import FOLDER, pages
 
 for name, text in pages().items():
+    (FOLDER / name).parent.mkdir(exist_ok=True)
     (FOLDER / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,8 @@
 """What the docstrings of a spec's models say: of a field, and besides.
 
 A field is told by `name: text` or `name, other: text`, at the beginning of a line or after the end
-of a sentence, up to the next one, or an empty line.
+of a sentence, up to the next one, or an empty line. `Sources: name, other: text; third: text`
+tells where defaults are from.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 PACKAGES = ("ablate.", "reports.", "trainables.")
+SOURCES = re.compile(r"^Sources: (.*?)(?=\n\s*\n|\Z)", re.MULTILINE | re.DOTALL)
+STATED = re.compile(r"\bdefault is\b|\b[\d.]+ is the .*value")  # a source that a meaning states
 
 
 def models() -> dict[str, type[BaseModel]]:
@@ -34,6 +37,20 @@ def meaning(cls: type | None, field: str) -> str:
         for names, text in _told(each, cls):
             if field in names:
                 return text.rstrip(";")
+    return ""
+
+
+def default_source(cls: type | None, field: str) -> str:
+    """Where a field's default is from, by the nearest class whose `Sources:` name it; or ""."""
+    for each in _documented(cls):
+        for text in SOURCES.findall(inspect.cleandoc(str(each.__doc__))):
+            for entry in " ".join(text.split()).rstrip(".").split("; "):
+                names, _, source = entry.partition(": ")
+                if field in names.split(", "):
+                    return source
+    for clause in re.split(r"[;.] ", " ".join(meaning(cls, field).split())):
+        if STATED.search(clause):
+            return clause.rstrip(".")
     return ""
 
 
@@ -67,7 +84,8 @@ def _told(cls: type, of: type | None) -> Iterator[tuple[tuple[str, ...], str]]:
     known = {info.alias or name for name, info in getattr(of, "model_fields", {}).items()}
     known |= getattr(of, "__class_vars__", set())
     begins = re.compile(r"(?:^|(?<=\. )|(?<=; )|(?<=\.\n)|(?<=;\n))(\w+(?:, \w+)*): ", re.MULTILINE)
-    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(str(cls.__doc__))):
+    text = SOURCES.sub("", inspect.cleandoc(str(cls.__doc__)))
+    for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.startswith(("Attributes:", "Example:")):
             continue  # no fields
         at, names = 0, ()

@@ -41,10 +41,10 @@ PARTS: dict[str, Registry[Any]] = {"loss": LOSSES, "method": METHODS, "data": DA
 
 def page() -> str:
     """All of it, in Markdown."""
-    return "\n\n".join(_Page().sections())
+    return "\n\n".join(FieldsPage().sections())
 
 
-class _Page:
+class FieldsPage:
     """Definitions wait in the order in which they are named first.
 
     titles: of each definition that has a section. choices: the title of a union's section, by its

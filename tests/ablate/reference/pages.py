@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.ablate.reference import commands, fields
+from tests.ablate.reference import commands, components, fields
 
 FOLDER = Path(__file__).parents[3] / "search_spaces" / "reference"
 COMMAND = "python -m tests.ablate.reference"
@@ -23,8 +23,9 @@ Written by `{COMMAND}` from the argument parsers; `ablate COMMAND --help` shows 
 
 
 def pages() -> dict[str, str]:
-    """File → text."""
+    """File below search_spaces/reference/ → text."""
     return {
         "fields.md": f"{FIELDS}\n\n{fields.page()}\n",
         "commands.md": f"{COMMANDS}\n\n{commands.page()}\n",
+        **components.pages(),
     }
