@@ -72,7 +72,7 @@ class DVML(Plain):
     Logged:
         kl, reconstruction, generated: the term of this name in the equation, before its weight.
         std: mean of σ; 1 is the prior's.
-        invariant_norm, variance_norm: means of ‖z_I‖ and ‖z_V‖.
+        invariant_norm, variance_norm: mean length of z_I, or of z_V.
 
     Example:
         >>> list_term_weights(build_seeded_method("dvml", "n_pair"))

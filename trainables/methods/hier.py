@@ -50,7 +50,7 @@ class HIER(Plain):
     learning rate (× 50 in the authors' code, the classes' proxies × 10,000).
 
     Logged:
-        images, ancestors: R(z) and R(ρ), before their weight.
+        images, ancestors: R of these points, R(z) or R(ρ), before its weight.
         anchors: the share of images with triplets.
 
     Cost: each term keeps about ten tensors of T H numbers, T = `draws` · N. With the defaults a

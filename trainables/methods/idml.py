@@ -45,7 +45,7 @@ class IDML(Mixing):
     distances −D_IN², one of cosines C_IN, with α = √(2 − 2C). Where the loss's geometry normalises,
     s is of unit length in α too; u never is. So the losses give the paper's Eq. 7, 9 and appendix A
     without changes, mining and sampling included. Mixed images are trained on by the three losses
-    of the public code; the paper's text has one (`MixingConfig`, `objective`).
+    of the public code; the paper's text has one (option `objective`).
 
     Deviations: the public code differs from the paper's equations. In retrieval it is `uncertainty:
     unit, gamma: 4` on Proxy-Anchor. In classification the paper is C_IN at τ = 1, γ = 0 on
@@ -56,7 +56,7 @@ class IDML(Mixing):
     is about 110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair for ever.
 
     Logged:
-        uncertainty_original, uncertainty_mixed: mean ‖u‖ of original and of mixed images.
+        uncertainty_original, uncertainty_mixed: mean ‖u‖ of the step's images of this kind.
         uncertainty_gap: ‖u‖ of a mixture minus the mean of its two images, measured at the end.
 
     Example:

@@ -46,7 +46,7 @@ class MixingConfig(NamedConfig):
         and a pair is positive if the sets meet (IDML, section 3.3); "weighted", λ L(l_i) +
         (1 − λ) L(l_j) over all 2B images, where an original is of its own class in both: neither
         the paper's nor its code's.
-    Sources: mixing: IDML's paper; mixing_beta: IDML, section 4; originals, mixed_labels: IDML's
+    Sources: mixing: IDML's paper; mixing_beta: IDML; originals, mixed_labels: IDML's
         text; mixing_probability: this project, every step; objective: IDML's public code.
     """
 
