@@ -73,7 +73,11 @@ class Docstring:
                 )
 
     def read(self, doc: str, first: str) -> None:
-        begins, section, found = rf"({'|'.join(SECTIONS)}):\s*", "", dict[str, str]()
+        begins, section, found = (
+            rf"({'|'.join(SECTIONS)})(?::|(?= \w+ the))\s*",
+            "",
+            dict[str, str](),
+        )
         for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(doc)):
             head = re.match(begins, paragraph)
             section = head[1] if head else section if paragraph.startswith("    ") else ""
@@ -191,8 +195,8 @@ def symbols(cls: type, kind: str) -> str:
 
 
 def equation_numbers(doc: Docstring) -> str:
-    text = join(" ".join([*doc.equations, doc.sections["References"]]))
-    if found := re.findall(r"Eq\. \d+(?:(?:,| to| and) \d+)*", text):
+    text, numbers = join(doc.sections["References"]), r"Eq\. \d+(?:(?:,| to| and) \d+)*"
+    if found := re.findall(numbers, text) or re.findall(numbers, " ".join(doc.equations)):
         return (
             f"Equation numbers in the papers of the references: {', '.join(dict.fromkeys(found))}."
         )

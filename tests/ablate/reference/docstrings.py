@@ -85,6 +85,9 @@ def _told(cls: type, of: type | None) -> Iterator[tuple[tuple[str, ...], str]]:
     known |= getattr(of, "__class_vars__", set())
     begins = re.compile(r"(?:^|(?<=\. )|(?<=; )|(?<=\.\n)|(?<=;\n))(\w+(?:, \w+)*): ", re.MULTILINE)
     text = SOURCES.sub("", inspect.cleandoc(str(cls.__doc__)))
+    # a formula in a field's text, and what follows it, belong to the field
+    text = re.sub(r"\n\s*\n(?= {8}\S)", "\n", text)
+    text = re.sub(r"(\n {8}[^\n]*)\n\s*\n(?= {4}\S)", r"\1\n", text)
     for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.startswith(("Attributes:", "Example:")):
             continue  # no fields
