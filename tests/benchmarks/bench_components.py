@@ -1,7 +1,9 @@
 """The cost of each method and loss beside the plain loss: CPU time of a training step, parameters.
 
-    python -m tests.benchmarks.bench_components     measures anew and writes component_costs.json,
-                                                    which the pages of search_spaces/reference show
+    python -m tests.benchmarks.bench_components [NAME …]
+
+measures all components, or those named, and writes them into component_costs.json, which the pages
+of search_spaces/reference show.
 
 A step is what the trainer does with cached features: the method's forward pass and terms, the
 backward pass and AdamW. `SHAPE` states its sizes. The base of all ratios is the method `plain` with
@@ -15,7 +17,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -89,13 +92,13 @@ def measure(changes: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def measure_components() -> dict[str, dict[str, float]]:
+def measure_components(names: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     torch.set_num_threads(1)
     costs = {}
-    for name in METHODS:
+    for name in [name for name in METHODS if not names or name in names]:
         costs[f"method {name}"] = measure({"method": {"name": name, **ON_FEATURES.get(name, {})}})
         print(f"  method {name}: {costs[f'method {name}']}", flush=True)
-    for name in LOSSES:
+    for name in [name for name in LOSSES if not names or name in names]:
         costs[f"loss {name}"] = measure({"loss": loss_options(name)})
         print(f"  loss {name}: {costs[f'loss {name}']}", flush=True)
     return costs
@@ -114,7 +117,8 @@ if __name__ == "__main__":
         "date": datetime.now(UTC).date().isoformat(),
         "commit": subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip(),
         "machine": f"CPU ({platform.machine()}), one thread of {os.cpu_count()} cores",
-        "shape": SHAPE,
     }
-    document = about | {"costs": measure_components()}
+    known = json.loads(FILE.read_text(encoding="utf-8"))["costs"] if FILE.exists() else {}
+    costs = {key: {**row, **about} for key, row in measure_components(sys.argv[1:]).items()}
+    document = {"shape": SHAPE, "costs": known | costs}
     FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

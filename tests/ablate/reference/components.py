@@ -311,8 +311,8 @@ def cost(document: dict[str, Any], name: str) -> str:
         f"{row['base_ms']:.3g} ms). It trains {change} parameters{counts}. Shape: "
         f"{shape['images']} cached feature vectors of {shape['features']:,} numbers, "
         f"{shape['dimensions']} dimensions, {shape['classes']} classes. A backbone that trains adds"
-        f" its time to both sides. Measured {document['date']} at commit {document['commit']}, "
-        f"{document['machine']}, [in turns](../README.md#cost)."
+        f" its time to both sides. Measured {row['date']} at commit {row['commit']}, "
+        f"{row['machine']}, [in turns](../README.md#cost)."
     )
 
 
