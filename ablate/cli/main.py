@@ -43,28 +43,6 @@ COMMANDS = {
     "backbones": "List the papers' backbones and whether their weights are on this machine.",
     "doctor": "Show versions, GPU and disk, and what needs repair.",
 }
-_NEW_PLACE = "remove the existing file or folder, or name another one by --to"
-# command → word removed in 0.2.0 or later ("": the command itself) → what to do instead
-REMOVED: dict[str, dict[str, str]] = {
-    "export": {"": "`ablate ledger export` writes a table"},
-    "data": {
-        "push": "copy the data set to the nodes, and name its folder in data.root",
-        "--sheet": "`ablate data check` names bad images",
-    },
-    "backbones": dict.fromkeys(("--file", "--save"), "name the file in backbone.weights of a spec"),
-    "ledger": {
-        "--rebuild": "move mlflow.db away, and run `ablate ledger replay`",
-        "--same-code": "give --same-code to `ablate run`",
-        "--json": "leave --json out; `show` prints JSON",
-    },
-    "controls": {"--to": "controls_NAME.yaml is written into the current folder"},
-    "new": {"--replace": _NEW_PLACE},
-    "embed": {"--replace": _NEW_PLACE},
-    "neighbours": {"--replace": _NEW_PLACE, "--queries": "the page shows at most 500 pictures"},
-    "prune": {"--keep": "leave --keep out; the weights of each study's best cell stay"},
-    "trials": {"--failed": "give --status failed"},
-    "logs": {"--lines": "pipe the output to `tail`"},
-}
 SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
 OPTION_NAMES = {
     "spec": "SPEC",
@@ -103,12 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         prepare_process()
         argv = sys.argv[1:]
     make_streams_tolerant()
-    command = argv[0] if argv else ""
-    for word, remedy in REMOVED.get(command, {}).items():  # "": the whole command
-        if word in ("", *argv):
-            text = f"`{f'ablate {command} {word}'.strip()}` was removed. Instead, {remedy}."
-            print_text(text, error=True)
-            return 2
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError

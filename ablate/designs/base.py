@@ -37,7 +37,6 @@ from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.racing import Race
 from ablate.values.canonical import drop_unused
-from ablate.values.errors import VERSION
 from ablate.values.layers import Layer, merge_layers
 from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.registry import Registry
@@ -47,28 +46,6 @@ ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
 COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes
 SPLITS = (*COMPARED, "train", ENSEMBLE)  # values of `evaluate`, in their order of evaluation
 HEATMAP = "heatmap"  # in `tables` of designs that heatmaps can show
-
-# Replacement → hooks of earlier versions.
-_GONE = {
-    "set it in the `Point`s that `points` returns": "above centre gives lays_over representatives",
-    "its value follows from `sampling`": "bracket fixed keeps_seeds probes",
-    "its value follows from `points` and `sampling`": "always_gives paths size",
-    "name them in `references`": "arounds centres",
-    "declare a field `neutral: Around | None`": "baseline",
-    "the hook `link` receives these facts": "beside",
-    "its value follows from the field `objectives`": "compared_by",
-    "declare a field `scheduler: Scheduler | None`": "halting",
-    f"put {HEATMAP!r} into `tables`": "heatmap",
-    "its value follows from the fields; give options that come later the default None": "identity",
-    "define `points`": "listed",
-    "set `is_unchanged` of the `Point`s": "may_be_neutral",
-    "set `references` of the `Point`s": "needs taken_at",
-    "set `layers` of the `Point`s": "of_point",
-    "set `source` of the `Point`s": "source",
-    "declare a field `tuning`": "tuned tuned_as",
-    "`--cell` takes the full name of a cell": "unsaid",
-}
-GONE = {name: instead for instead, names in _GONE.items() for name in names.split()}
 
 
 class SampledDesign(Sampling, Protocol):
@@ -190,17 +167,6 @@ class StudyBase(SpecPart):
     def notes(self) -> list[str]:
         """Return lines that a plan prints besides the number of cells."""
         return []
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        """Refuse a design that defines a hook of an earlier version.
-
-        Raises:
-            ConfigError: the class defines such a hook; the message names its replacement.
-        """
-        super().__init_subclass__(**more)
-        for name in GONE.keys() & vars(cls).keys():  # GONE: hook → remedy
-            message = f"since {VERSION} no design defines {name!r}. Remove {name!r}: {GONE[name]}"
-            raise ConfigError(f"{cls.__module__}.{cls.__name__}", message)
 
     # ------------------------------------------------------ queries, which no design overrides
 

@@ -10,8 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.values.errors import (
-    REMOVED_KEYS,
-    VERSION,
     explain_validation_error,
     find_closest,
     is_free,
@@ -45,7 +43,7 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
         location = locate(find_origin(layers, PACKED, PACKED))
-        message = f"the key was removed in {VERSION}. Leave the key out: {REMOVED_KEYS[PACKED]}"
+        message = "the key was removed in 0.2.0. Leave the key out: each trial trains alone"
         raise ConfigError(location, message)
     try:
         return TrialConfig.model_validate(merged)

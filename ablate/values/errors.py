@@ -12,16 +12,6 @@ from pydantic.fields import FieldInfo
 from trainables.config.registry import FromRegistry
 from trainables.errors import ConfigError
 
-VERSION = "0.2.0"
-# The end of a removed key's path, as a pattern → what to do instead.
-REMOVED_KEYS = {
-    r"studies\..*by": "the study's first objective decides, so list that metric first there",
-    r"factor_curves\.\d+\.(interval|log)": "bars are 95 % t intervals, and the levels decide "
-    "whether the axis is logarithmic",
-    "generators": "`fraction: fractional` finds its runs by `resolution`",
-    r"resources\.priority": "sweeps that share a cluster take the slots that are free",
-    "training.packed": "each trial trains alone",
-}
 _TAGS = ("design", "name")  # the discriminator fields of unions
 
 # What a value must be, in terms of YAML → the types of pydantic's errors that say so.
@@ -175,14 +165,11 @@ def _get_child(level: Any, key: str) -> Any:
 def _describe_unknown_key(
     path: Sequence[str], model: type[BaseModel], data: Any, suggest: Callable[[str], str] | None
 ) -> str:
-    """Return the message for the unknown or removed key at `path`.
+    """Return the message for the unknown key at `path`.
 
     `suggest` returns the remedy for a key that resembles no field of `model` there.
     """
     field, key = ".".join(path), path[-1]
-    for removed, remedy in REMOVED_KEYS.items():
-        if re.search(rf"(^|\.){removed}$", field):
-            return f"the key {key!r} was removed in {VERSION}. Leave the key out: {remedy}"
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     if suggest is not None and find_closest(key, names) is None:
         return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"

@@ -12,7 +12,7 @@ import torch
 
 import ablate
 from ablate.cli import doctor
-from ablate.cli.main import COMMANDS, REMOVED, build_parser, main
+from ablate.cli.main import COMMANDS, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
 from ablate.engine import driver
 from ablate.engine.foreground import run_cell
@@ -272,14 +272,6 @@ def test_run_stays_a_function() -> None:
     for function in (call, ablate.run):
         with pytest.raises(ConfigError, match="studies"):
             function({"name": "x"})
-
-
-def test_removed_commands_and_options_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    for command, words in REMOVED.items():
-        for word in words:
-            assert main([command, *filter(None, [word]), "x"]) == 2
-            text = capsys.readouterr().err
-            assert "was removed. Instead, " in text and text.count("\n") == 1
 
 
 @pytest.mark.parametrize(
