@@ -13,7 +13,7 @@ from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
 from ablate.values.canonical import drop_unused
-from ablate.values.limits import Limits
+from ablate.values.limits import Limits, describe_needs
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class Search(StudyBase):
     def notes(self) -> list[str]:
         notes = []
         if self.limits is not None:
-            notes.append(f"limits of a trial: {self.limits.describe()}")
+            limits = describe_needs(self.limits.model_dump(exclude_none=True))
+            notes.append(f"limits of a trial: {limits}")
         if not (isinstance(self.sampler, str) or self.sampler.is_seeded):
             fault = f"{self.sampler.class_name} takes no seed"
             notes.append(f"{fault}, so the search cannot be resumed exactly")

@@ -11,21 +11,22 @@ and none is stored. A proposal that did not come from the sampler, such as a lis
 to its study as a finished trial.
 """
 
-import importlib
+import importlib.util
 import inspect
+import sys
 import warnings
 from collections.abc import Sequence
 from functools import cached_property
+from hashlib import sha256
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
-from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, draw_seed
-from ablate.samplers.local_code import compute_code_digest, load_code
-from ablate.samplers.optuna_samplers import suggest
+from ablate.samplers.optuna_samplers import suggest_values
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
@@ -126,6 +127,29 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
             raise ConfigError("sampler.options", message) from None
 
 
+def compute_code_digest(path: Path) -> str:
+    """Return a hash of a file, or of all files of a package except hidden and compiled ones."""
+    digest, is_package = sha256(), (path / "__init__.py").is_file()
+    for file in sorted(path.rglob("*")) if is_package else [path]:
+        name = file.relative_to(path)
+        is_skipped = any(part.startswith((".", "__pycache__")) for part in name.parts)
+        if file.is_file() and not is_skipped:
+            digest.update(f"{name}\0{sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def load_code(path: Path, digest: str) -> ModuleType:
+    """Import a Python file or package; its digest in the module's name separates versions."""
+    file = path / "__init__.py" if path.is_dir() else path
+    spec = importlib.util.spec_from_file_location(f"ablate_local_{digest}", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    # relative imports look the package up in `sys.modules`
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @SAMPLERS.register("optuna")
 class AnyOptuna(Sampler):
     """Sample by any class of Optuna's interface (`OptunaSampler`), replayed for each proposal.
@@ -172,10 +196,10 @@ class AnyOptuna(Sampler):
             for index, proposal in enumerate(earlier):
                 self._tell_results(study, running, earlier, proposal.concurrent)
                 running[index] = study.ask()
-                self._suggest_all(running[index])
+                suggest_values(running[index], self.study.space)
             waiting = tuple(i for i, proposal in enumerate(earlier) if proposal.running)
             self._tell_results(study, running, earlier, waiting)
-            return self._suggest_all(study.ask())
+            return suggest_values(study.ask(), self.study.space)
 
     def _tell_results(
         self,
@@ -207,11 +231,3 @@ class AnyOptuna(Sampler):
                 study.add_trial(
                     create_trial(params=params, distributions=distributions, values=list(values))
                 )
-
-    def _suggest_all(self, trial: "Trial") -> dict[str, Any]:
-        """Let Optuna suggest a value for each active axis, after the axes that it depends on."""
-        space, drawn = self.study.space, dict[str, Any]()
-        for path in branches.order_axes(space):
-            if branches.is_active(space, path, drawn):
-                drawn[path] = suggest(trial, path, space[path])
-        return branches.drop_inactive(space, drawn)

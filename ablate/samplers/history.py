@@ -14,12 +14,12 @@ class ObservedTrial:
     Attributes:
         params: values of its active axes by path.
         value: mean objective over its seeds, or a tuple in the order of the study's objectives.
-            None if it failed or a scheduler stopped it.
+            None if it failed or a scheduler stopped it. `values` has it as a tuple.
         running: whether it has no result yet; `value` is then meaningless.
         reports: values by epoch of a stopped proposal.
         concurrent: indices of the earlier proposals that had no result when this one was made.
         excess: by which share it exceeds the search's `limits`; above 0 it is infeasible and has no
-            value, and whether it was trained does not matter. None in a search without limits.
+            values, and whether it was trained does not matter. None in a search without limits.
     """
 
     params: dict[str, Any]
@@ -30,7 +30,13 @@ class ObservedTrial:
     excess: float | None = None
 
     @property
+    def is_infeasible(self) -> bool:
+        return self.excess is not None and self.excess > 0
+
+    @property
     def values(self) -> tuple[float, ...] | None:
+        if self.is_infeasible:
+            return None
         return (self.value,) if isinstance(self.value, int | float) else self.value
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler
-from ablate.samplers.space import Axis
+from ablate.samplers.space import Axis, Space
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -70,11 +70,7 @@ class ByOptuna(Sampler):
             draws = {path: axis.draw_at(draw.random()) for path, axis in space.items()}
             return branches.drop_inactive(space, draws)
         # suggest a value for each axis, after the axes that it depends on
-        trial, drawn = study.ask(), dict[str, Any]()
-        for path in branches.order_axes(space):
-            if self.whole or branches.is_active(space, path, drawn):
-                drawn[path] = suggest(trial, path, space[path])
-        return branches.drop_inactive(space, drawn)
+        return suggest_values(study.ask(), space, whole=self.whole)
 
     def _build_frozen_trial(self, index: int, proposal: ObservedTrial) -> "FrozenTrial":
         """Convert an earlier proposal to a trial of Optuna.
@@ -99,7 +95,7 @@ class ByOptuna(Sampler):
         if proposal.running:
             state, values = TrialState.RUNNING, None
         elif values is None:
-            is_failure = is_multi_objective and not (excess or 0) > 0
+            is_failure = is_multi_objective and not proposal.is_infeasible
             state = TrialState.FAIL if is_failure else TrialState.PRUNED
             reports = {} if is_multi_objective else dict(proposal.reports)
         return create_trial(
@@ -112,7 +108,16 @@ class ByOptuna(Sampler):
         )
 
 
-def suggest(trial: Any, path: str, axis: Axis) -> Any:
+def suggest_values(trial: Any, space: Space, *, whole: bool = False) -> dict[str, Any]:
+    """Return the active axes' values that a trial suggests; with `whole` it suggests all axes."""
+    drawn: dict[str, Any] = {}
+    for path in branches.order_axes(space):
+        if whole or branches.is_active(space, path, drawn):
+            drawn[path] = _suggest(trial, path, space[path])
+    return branches.drop_inactive(space, drawn)
+
+
+def _suggest(trial: Any, path: str, axis: Axis) -> Any:
     """Return the value that a trial of Optuna suggests for an axis."""
     if axis.choice is not None:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]

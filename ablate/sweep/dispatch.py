@@ -109,7 +109,7 @@ class JobScheduler:
         name = max(searches, key=self.order.rank_search, default=None)
         if name is None or self.order.rank_search(name) <= above:
             return []
-        fresh = self.progression.propose_for_worker(name)
+        fresh = self.progression.proposers[name].propose_one()
         self._register_cells(fresh)
         self.add_new_cells()
         return fresh

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from ablate.designs.base import SampledDesign, StudyBase
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.ledger.facts import Facts
 from ablate.ledger.records import Row
 from ablate.plan.plan import Cell, Plan
@@ -227,47 +227,61 @@ class Proposer:
         earlier: list[ObservedTrial] | None = None,
         concurrent: tuple[int, ...] | None = None,
     ) -> list[Cell]:
-        """Return the cells of proposal `idx`; sample and record it first if `row` is None.
-
-        A proposal beyond the limits has no cells. That decision is recorded with the proposal.
+        """Return the cells of proposal `idx`, which are none if it is beyond the limits.
 
         Args:
             idx: number of the proposal.
-            row: the proposal, if the ledger holds it.
+            row: the proposal, if the ledger holds it; None to sample and record it.
             earlier: the history that the sampler learns from.
             concurrent: positions, in the history, of running trials; recorded with the proposal.
         """
-        plan, bases, state = self._sweep.plan, self._find_inherited() or [], self._state
-        ledger, record = self._sweep.facts.ledger, self._sweep.record
-        params = self._sample(idx, earlier or []) if row is None else row["params"]
-        cells = plan.build_proposal_cells(self.name, params, idx, bases)
-        needs = self._estimate_excessive_needs(cells) if row is None else row["infeasible"]
-        if record and row is None:
-            with ledger.begin_transaction():
-                config_hash = cells[0].config_hash
-                if ledger.put_proposal(self.key, idx, params, config_hash, concurrent) and needs:
-                    ledger.put_infeasible(self.key, idx, plan.sweep_id, self.name, needs)
-                recorded = ledger.list_proposals(self.key)[idx]
-            needs = recorded["infeasible"]
-            # another driver, perhaps of another version, was first
-            if recorded["params"] != params:
-                params = recorded["params"]
-                cells = plan.build_proposal_cells(self.name, params, idx, bases)
-        state.listed.add(idx)
-        if not needs:
-            state.cells += cells
-            return cells
-        # leave out a proposal beyond the limits, also one that another sweep has recorded
-        if record:
-            ledger.put_infeasible(self.key, idx, plan.sweep_id, self.name, needs)
+        row = row or self._sample_proposal(idx, earlier or [], concurrent)
+        self._state.listed.add(idx)
+        if row["infeasible"]:
+            self._leave_out(idx, row)
+            return []
+        cells = self._build_cells(row["params"], idx)
+        self._state.cells += cells
+        return cells
+
+    def _build_cells(self, params: dict[str, Any], idx: int) -> list[Cell]:
+        point, bases = Point(f"{idx:04d}", params, params, "space"), self._find_inherited() or []
+        return self._sweep.plan.build_cells(self.name, point, idx, bases)
+
+    def _sample_proposal(
+        self, idx: int, earlier: list[ObservedTrial], concurrent: tuple[int, ...] | None
+    ) -> Row:
+        """Sample and record a new proposal, and whether it is beyond the limits; return its row.
+
+        If another driver, perhaps of another version, was first, the row is that driver's.
+        """
+        params, ledger = self._sample(idx, earlier), self._sweep.facts.ledger
+        cells = self._build_cells(params, idx)
+        needs = self._estimate_excessive_needs(cells)
+        if not self._sweep.record:
+            return {"params": params, "infeasible": needs}
+        with ledger.begin_transaction():
+            config_hash = cells[0].config_hash
+            if ledger.put_proposal(self.key, idx, params, config_hash, concurrent) and needs:
+                self._record_infeasible(idx, needs)
+            return ledger.list_proposals(self.key)[idx]
+
+    def _record_infeasible(self, idx: int, needs: Mapping[str, float]) -> None:
+        sweep_id, ledger = self._sweep.plan.sweep_id, self._sweep.facts.ledger
+        ledger.put_infeasible(self.key, idx, sweep_id, self.name, needs)
+
+    def _leave_out(self, idx: int, row: Row) -> None:
+        """Leave out a proposal beyond the limits, also one that another sweep has recorded."""
+        state, needs = self._state, row["infeasible"]
+        if self._sweep.record:
+            self._record_infeasible(idx, needs)
         assert self._limits is not None
         excess = self._limits.measure_excess(needs)
-        state.infeasible[idx] = ObservedTrial(params, None, excess=excess)
+        state.infeasible[idx] = ObservedTrial(row["params"], None, excess=excess)
         if self.is_exhausted:  # the search ends with fewer cells
             state.size, state.short = len(state.cells), True
             fault = f"{len(state.infeasible)} proposals were beyond the limits, so the search ended"
             state.blocked = f"{fault}. Widen `limits`, or narrow `space`"
-        return []
 
     def _estimate_excessive_needs(self, cells: list[Cell]) -> dict[str, float]:
         """Return what a new proposal would need beyond the limits; {} if it may run.
@@ -309,23 +323,17 @@ class Proposer:
         return earlier
 
     def _observe_cells(self, cells: list[Cell]) -> ObservedTrial:
-        """Return a proposal's mean objectives or, if it has none, its best values by epoch.
-
-        One that broke the limits has neither, but an excess.
-        """
+        """Return a proposal's mean objectives or, if it has none, its best values by epoch."""
         params = cells[0].coords
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
-        excess = self._sweep.measure_excess(cells)
-        if excess is not None and excess > 0:
-            return ObservedTrial(params, None, excess=excess)
         metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
         values = self._sweep.ranking.mean_metrics(cells, metrics)
+        trial = ObservedTrial(params, values, excess=self._sweep.measure_excess(cells))
         scheduled = self._sweep.scheduled_studies.get(self.name)
-        if values is not None or scheduled is None:
-            return ObservedTrial(params, values, excess=excess)
-        reports = scheduled.list_best_by_epoch(cells[0].idx)
-        return ObservedTrial(params, values, reports=reports, excess=excess)
+        if values is not None or trial.is_infeasible or scheduled is None:
+            return trial
+        return replace(trial, reports=scheduled.list_best_by_epoch(cells[0].idx))
 
 
 class Racing:
@@ -333,6 +341,7 @@ class Racing:
 
     def __init__(self, sweep: "Progression", name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
+        self.metric = sweep.plan.spec.objective  # by which cells are compared
         self._cells_by_seed: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
         self._listed: set[tuple[int, int]] = set()  # (idx, seed) of the cells listed so far
 
@@ -381,12 +390,13 @@ class Racing:
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
-        """Map each seed at which cell `idx` is settled to its objective; None: it failed."""
-        return {
-            seed: self._sweep.ranking.mean_objective([cell])
+        """Map each seed at which cell `idx` is settled to its metric; None: it failed."""
+        values = {
+            seed: self._sweep.ranking.mean_metrics([cell], [self.metric])
             for seed, cell in self._cells_by_seed[idx].items()
             if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
+        return {seed: None if means is None else means[0] for seed, means in values.items()}
 
 
 class Staging(Racing):
@@ -423,16 +433,6 @@ class Staging(Racing):
             for idx in self._cells_by_seed
         )
         return standing.seeds if is_complete else len(seeds)
-
-    def _collect_values(self, idx: int) -> dict[int, float | None]:
-        """Map each seed at which cell `idx` is settled to its primary metric; None: it failed."""
-        split, _, metric = self.metric.partition("/")
-        facts = self._sweep.facts
-        return {
-            seed: facts[cell.trial_id].evaluations.get(split, {}).get(metric)
-            for seed, cell in self._cells_by_seed[idx].items()
-            if (idx, seed) in self._listed and self._sweep.is_settled(cell)
-        }
 
 
 class Progression(SweepState):
@@ -522,7 +522,3 @@ class Progression(SweepState):
     def list_open_searches(self) -> list[str]:
         """Return the asynchronous searches that can propose now."""
         return [name for name, proposer in self.proposers.items() if proposer.can_propose()]
-
-    def propose_for_worker(self, name: str) -> list[Cell]:
-        """Return the cells of one more proposal of an open search."""
-        return self.proposers[name].propose_one()

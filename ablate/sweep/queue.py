@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.values.paths import get_at, has_path
+from ablate.values.paths import find_at
 from trainables.config.network import BackboneConfig
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
@@ -152,18 +151,15 @@ class Order:
 
     def rank_trial(self, cells: Iterable[Cell]) -> Rank:
         """Return the highest rank of the cells that share a trial; the highest goes first."""
-        ranks = ((self._followers.get(c.study, 0), int(_trains_backbone(c.config))) for c in cells)
+        ranks = []
+        for cell in cells:
+            mode = find_at(cell.config, "backbone.mode") or BackboneConfig().mode
+            ranks.append((self._followers.get(cell.study, 0), int(mode != "frozen")))
         return max(ranks, default=LAST)
 
     def rank_search(self, study: str) -> Rank:
         """Return the rank of a search's next proposal, the lowest of its study."""
         return self._followers[study], 0
-
-
-def _trains_backbone(config: Mapping[str, Any]) -> bool:
-    path = "backbone.mode"
-    mode = get_at(config, path) if has_path(config, path) else BackboneConfig().mode
-    return bool(mode != "frozen")
 
 
 def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:

@@ -52,11 +52,6 @@ class Ranking:
             means.append(math.fsum(values) / len(values))
         return tuple(means)
 
-    def mean_objective(self, cells: Sequence[Cell]) -> float | None:
-        """Return the mean of the sweep's objective over seeds; None if a seed failed."""
-        means = self.mean_metrics(cells, [self._state.plan.spec.objective])
-        return None if means is None else means[0]
-
     def find_best(self, name: str) -> Best | None:
         """Return the best cell of a complete study; None if every cell failed."""
         return next(iter(self.rank_study(name)), None)
@@ -124,7 +119,8 @@ class Ranking:
         elif cell.cell == NEUTRAL:
             levels = NEUTRAL_POINT.levels
         if levels == NEUTRAL_POINT.levels:
-            paths.update(dict.fromkeys(neutral.list_neutral_paths(cell.config)))
+            options = neutral.get_neutral_options(cell.config["method"]["name"])
+            paths.update(dict.fromkeys(f"method.{option}" for option in options))
         # add the inherited paths, and read all values from the cell's configuration
         for values in self._inherited.get((name, levels)) or ():
             paths.update(dict.fromkeys(values))

@@ -5,6 +5,7 @@ study's result decides, are not known yet and stay None.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,7 +125,8 @@ def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]
     for idx, point in enumerate(study.all_points):
         if idx not in listed:
             params = study.export_params(point)
-            inputs = {path: value for path, value in params.items() if _is_input_path(path)}
+            kinds = (_is_data_path, is_batch_path, _is_backbone_path)
+            inputs = {path: params[path] for path in params if any(kind(path) for kind in kinds)}
             points.setdefault(to_canonical_json(inputs), point)
     return list(points.values())
 
@@ -151,12 +153,19 @@ def _is_backbone_path(path: str) -> bool:
     return path.startswith("backbone") and path.removeprefix("backbone.") not in PART_OPTIONS
 
 
-def _is_input_path(path: str) -> bool:
-    return _is_data_path(path) or is_batch_path(path) or _is_backbone_path(path)
+@contextmanager
+def locate_errors(plan: Plan, progression: Progression, use: Use) -> Iterator[None]:
+    """Add to an error about a trial's inputs the place in the spec that set the value."""
+    try:
+        yield
+    except ConfigError as error:
+        raise _locate_error(plan, progression, use, error) from error
 
 
-def locate_error(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
-    """Return an error about a trial's inputs, with the place in the spec that set the value."""
+def _locate_error(
+    plan: Plan, progression: Progression, use: Use, error: ConfigError
+) -> ConfigError:
+    """Return the error with the place in the spec that set the value."""
     path, fault = error.path, error.message
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"

@@ -54,14 +54,15 @@ class TrialCost:
     """What a finished trial needed.
 
     Attributes:
-        kind: the trial's kind and its device.
+        kind: its `build_cost_key` without sizes.
         sizes: pixels that are in memory at once, and pixels of a step.
         memory: bytes; None if unknown.
         step: seconds of a step.
         images: number of images of an epoch.
     """
 
-    kind: tuple[str, str]
+    kind: str
+    device: str
     sizes: tuple[int, int]
     memory: float | None
     step: float
@@ -78,11 +79,12 @@ class TrialCosts:
     def estimate_needs(self, config: Mapping[str, Any]) -> dict[str, float]:
         """Return the "memory" and "seconds" of a configuration, as far as they are known."""
         # read the trials that have finished since the last call
-        for row in queries.list_finished_trials(self._records, repr(self._latest)):
+        for row in queries.list_finished_trials(self._records, self._latest):
             self._latest, needs = max(self._latest, row["ended"]), read_needs(row)
             if "seconds" in needs and row["steps"] and row["epochs"]:
                 self._measured[row["trial_id"]] = TrialCost(
-                    (build_cost_key(row["config"], sized=False), _get_device(row)),
+                    build_cost_key(row["config"], sized=False),
+                    str((row["provenance"] or {}).get("device")),
                     _measure_sizes(row["config"]),
                     needs.get("memory"),
                     needs["seconds"] / row["steps"],
@@ -92,8 +94,8 @@ class TrialCosts:
         key, (in_memory, in_step) = build_cost_key(config, sized=False), _measure_sizes(config)
         by_device: dict[str, list[TrialCost]] = {}
         for trial in self._measured.values():
-            if trial.kind[0] == key:
-                by_device.setdefault(trial.kind[1], []).append(trial)
+            if trial.kind == key:
+                by_device.setdefault(trial.device, []).append(trial)
         estimates: dict[str, list[float]] = {}
         for trials in by_device.values():
             training = config["training"]
@@ -104,10 +106,6 @@ class TrialCosts:
             if memory := [(t.sizes[0], t.memory) for t in trials if t.memory is not None]:
                 estimates.setdefault("memory", []).append(estimate_at(memory, in_memory))
         return {name: min(values) for name, values in estimates.items()}
-
-
-def _get_device(trial: Mapping[str, Any]) -> str:
-    return str((trial["provenance"] or {}).get("device"))
 
 
 def _measure_sizes(config: Mapping[str, Any]) -> tuple[int, int]:

@@ -9,7 +9,6 @@ The sampler sees those of them that fit the values taken. None is trained again,
 the tuning budgets of all rows behind which the search stands.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,7 +45,7 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
         trials = [
             row["trial_id"]
             for row in rows
-            if row["status"] == "done" and not _list_differing_paths(row["config"], own, free)
+            if row["status"] == "done" and not _has_difference(row["config"], own, free)
         ]
         if record:
             ledger.put_warm_start(plan.sweep_id, name, trials)
@@ -65,35 +64,27 @@ def observe_warm_trials(
     limits = get_limits(plan.spec.studies[name])
     for trial_id in plan.warm_trials.get(name, ()):
         row = facts.ledger.get_trial(trial_id)
-        if row is not None and not _list_differing_paths(row["config"], own, [*space]):
+        if row is not None and not _has_difference(row["config"], own, [*space]):
             groups.setdefault(row["config_hash"], []).append(row)
     observed = []
     metrics = [MetricName.parse(objective.metric) for objective in plan.list_objectives(name)]
     for rows in groups.values():
         params = branches.find_proposal(space, rows[0]["config"])
-        trial_ids = [row["trial_id"] for row in rows]
-        evaluations = [facts[trial_id].evaluations for trial_id in trial_ids]
-        if facts.force:  # no record counts in this run, but the search still learns from these
-            evaluations = [facts.ledger.get_evaluations(t, facts.evaluator) for t in trial_ids]
+        # from the ledger, because with --force no fact counts in this run
+        ids = [row["trial_id"] for row in rows]
+        evaluations = [facts.ledger.get_evaluations(each, facts.evaluator) for each in ids]
         # a column for each objective, with a value for each seed
         values = [[e.get(split, {}).get(metric) for e in evaluations] for split, metric in metrics]
         if params is not None and all(value is not None for column in values for value in column):
             means = tuple(sum(column) / len(column) for column in values)  # type: ignore[arg-type]
-            excess = None
-            if limits is not None:
-                excess = max(limits.measure_excess(read_needs(row)) for row in rows)
-            is_feasible = excess is None or excess <= 0
-            observed.append(ObservedTrial(params, means if is_feasible else None, excess=excess))
+            needs = map(read_needs, rows)
+            excess = None if limits is None else max(map(limits.measure_excess, needs))
+            observed.append(ObservedTrial(params, means, excess=excess))
     return observed
 
 
-def _list_differing_paths(
-    config: Mapping[str, Any] | str, own: Mapping[str, Any], free: list[str]
-) -> list[str]:
-    """Return the paths outside those in `free` at which a configuration differs from `own`."""
-    other = flatten_paths(json.loads(config) if isinstance(config, str) else config)
-    return [
-        path
-        for path in {*other, *own}
-        if other.get(path) != own.get(path) and not any(is_path_within(path, p) for p in free)
-    ]
+def _has_difference(config: Mapping[str, Any], own: Mapping[str, Any], free: list[str]) -> bool:
+    """Return whether a configuration differs from `own` at a path outside those in `free`."""
+    other = flatten_paths(config)
+    changed = [path for path in {*other, *own} if other.get(path) != own.get(path)]
+    return any(not is_path_within(path, *free) for path in changed)

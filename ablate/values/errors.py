@@ -25,6 +25,9 @@ _REQUIREMENTS = {
     "must be text (a number or a word of YAML needs quotes)": ("string_type",),
     "must be a valid integer, without a fraction": ("int_from_float",),
     "must be a smaller integer": ("int_parsing_size",),
+    "must be an amount of memory (write 20GB, 20 GiB or a number of bytes)": (
+        *("byte_size", "byte_size_unit"),
+    ),
 }
 _REQUIREMENT_BY_TYPE = {kind: text for text, kinds in _REQUIREMENTS.items() for kind in kinds}
 _VALUE_ERRORS = ("value_error", "too_short", "too_long")  # of a value that is there
@@ -60,6 +63,15 @@ def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
     words = list(candidates)
     remedy = suggest_nearest(query, words)
     return f"{what} {query!r} is unknown; there are {join_words(words)}. {remedy}"
+
+
+def check_known(
+    field: str, names: Iterable[Any], candidates: Iterable[str], what: str = "the name"
+) -> None:
+    """Raise ConfigError for the first name that is not among the candidates."""
+    for name in names:
+        if name not in candidates:
+            raise ConfigError(field, describe_unknown(what, str(name), candidates))
 
 
 def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:

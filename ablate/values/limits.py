@@ -1,11 +1,10 @@
 """Limits of memory and time for the trials of a search."""
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema, model_validator
 
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
@@ -13,30 +12,21 @@ from trainables.jobs.redaction import OUT_OF_MEMORY
 
 Needs = Mapping[str, float]  # "memory" in bytes, infinite if it ran out; "seconds" of training
 
-UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 SMALLEST = 2**20  # bytes; a smaller limit lacks its unit
 MOST_INFEASIBLE = 4  # proposals beyond the limits for each of a search's `trials`, before it ends
 EXHAUSTED = 1.0  # excess of a trial that ran out of memory, whose need is unknown
 
 
-def parse_memory(value: Any) -> Any:
-    """Return a text such as `20GB` or `20 GiB` as bytes, and other values unchanged."""
-    if isinstance(value, str):
-        parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([A-Za-z]*)", value.strip())
-        if parts is None or parts[2].upper() not in UNITS:
-            fault = f"{value[:40]!r} is no amount of memory. Write 20GB, 20 GiB or a number"
-            raise ConfigError("memory", f"{fault} of bytes.")
-        value = round(float(parts[1]) * UNITS[parts[2].upper()])
-    if isinstance(value, int | float) and value < SMALLEST:
+def check_memory(value: ByteSize) -> ByteSize:
+    """Refuse an amount of memory that lacks its unit."""
+    if value < SMALLEST:
         fault = f"{value} bytes are too few for any trial. Add a unit, as in 20GB."
         raise ConfigError("memory", fault)
     return value
 
 
-Memory = Annotated[
-    int | None, BeforeValidator(parse_memory, json_schema_input_type=int | str | None)
-]
+SCHEMA = {"anyOf": [{"type": "integer"}, {"type": "string"}]}  # without the pattern of units
+Memory = Annotated[ByteSize, AfterValidator(check_memory), WithJsonSchema(SCHEMA)]
 
 
 class Limits(Strict, extra="forbid", frozen=True):
@@ -47,7 +37,7 @@ class Limits(Strict, extra="forbid", frozen=True):
     seconds: seconds of training.
     """
 
-    memory: Memory = Field(None, le=2**60)
+    memory: Memory | None = None
     seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -72,10 +62,6 @@ class Limits(Strict, extra="forbid", frozen=True):
             return EXHAUSTED
         limits = [(name, limit) for name, limit in self if limit is not None and name in needs]
         return max((needs[name] / limit - 1 for name, limit in limits), default=0.0)
-
-    def describe(self) -> str:
-        """Return the limits in words."""
-        return describe_needs({name: limit for name, limit in self if limit is not None})
 
 
 def describe_needs(needs: Needs) -> str:

@@ -24,7 +24,7 @@ from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.trial_costs import TrialCosts, estimate_at
 from ablate.tracking.payload import build_sweep_document
-from ablate.values.limits import Limits
+from ablate.values.limits import Limits, describe_needs
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
 from tests.ablate.samplers.searches import SAMPLERS
@@ -317,7 +317,7 @@ def test_units_and_words() -> None:
     sizes = {"20GB": 20e9, "20 GiB": 20 * 2**30, "1.5 tb": 1.5e12, 3_000_000: 3e6}
     assert [Limits(memory=text).memory for text in sizes] == [*sizes.values()]
     limits = Limits(memory="20GB", seconds=600)
-    assert limits.describe() == "20 GB of memory and 600 seconds"
+    assert describe_needs(dict(limits)) == "20 GB of memory and 600 seconds"
     assert limits.select_excessive({"memory": 31e9, "seconds": 5}) == {"memory": 31e9}
     assert limits.measure_excess({}) == 0 and limits.measure_excess({"memory": math.inf}) == 1
     (note,) = plan().spec.studies["tune"].notes()

@@ -182,5 +182,5 @@ def test_one_study_runs_with_what_it_is_centred_on(tmp_path: Path) -> None:
     rest = dispatch(whole, tmp_path)
     drain(rest)
     assert {row["study"] for row in table(rest)} == set(whole.spec.studies)
-    with pytest.raises(ConfigError, match=r"--study: there is no study 'part'.*parts"):
+    with pytest.raises(ConfigError, match=r"--study: the study 'part' is unknown.*parts"):
         specs.plan(studies=("part",))
