@@ -1,7 +1,7 @@
 """Use sweeps from Python: prepare a checked plan, run it, read its results."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +11,7 @@ from ablate.engine.driver_status import resolve_output_folder
 from ablate.engine.provenance import collect_provenance
 from ablate.engine.ray.resources import request_without_local_check, resolve_request
 from ablate.engine.ray.session import check_cluster_port
-from ablate.engine.settings import RUNNER, Outcome, Settings
+from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, build_result_rows, find_best
 from ablate.plan.checks import build_checked_plan
@@ -26,58 +26,31 @@ from trainables.machine.texts import check_values
 if TYPE_CHECKING:
     import pandas as pd
 
-# fields of Options that Settings has too
-SHARED_FIELDS = (
-    *("runner", "address", "storage", "budget", "retry_failed", "force", "same_code"),
-    *("checkpoint_seconds", "stuck_after"),
-)
 
-
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(Overrides, RunOptions):
     """Options of a run, as on the command line.
 
     Attributes:
         out: output folder.
         levels: factor → the levels that are kept of it; a spec that is read already has only these.
-        allow_partial: data sets may differ from their makers' description.
-        storage: where the ledger is copied: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`.
-        budget: seconds after which no new trial starts.
-        same_code: results of other code at the same REVISION count as results of this code.
         tracking_uri: any MLflow URI, or `env:NAME`, the variable that holds it; default: SQLite in
             `out`.
         trackers: further places for results, as `tensorboard`, `wandb` or `wandb:PROJECT`.
         track, report: whether MLflow is written, and a report compiled from it at the end.
-        runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
-        stuck_after: seconds without a step, after which a trial's process writes its stack to the
-            trial's log and ends, and the trial is retried; None: never.
+        fingerprint: `module:function`; what identifies a data set.
         allow_code: local files that the spec names as samplers may run as code.
     """
 
     out: str | Path = "runs"
-    dataset: str | None = None
-    data_root: str | None = None
-    allow_partial: bool = False
     device: str = "auto"
-    seeds: int | tuple[int, ...] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    studies: tuple[str, ...] = ()
     levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    address: str | None = None
-    storage: str | None = field(default=None, repr=False)
-    budget: float | None = None
-    retry_failed: bool = False
-    force: bool = False
-    same_code: bool = False
     tracking_uri: str | None = field(default=None, repr=False)
     trackers: tuple[str, ...] = ()
     track: bool = True
     report: bool = True
-    runner: str = RUNNER
     fingerprint: str = "trainables.data.dataset:fingerprint"
     evaluator: str | None = None
-    checkpoint_seconds: float = 10.0
-    stuck_after: float | None = None
     allow_code: bool = False
 
     def __post_init__(self) -> None:
@@ -162,14 +135,6 @@ def prepare(
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
         loaded = read_spec(loaded, options.settings, options.allow_code, options.levels)
-    overrides = Overrides(
-        options.dataset,
-        options.data_root,
-        options.seeds,
-        options.settings,
-        tuple(options.studies),
-        options.allow_partial,
-    )
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()
@@ -188,13 +153,12 @@ def prepare(
     uses_default_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
-        plan = build_checked_plan(loaded, overrides, fingerprint, cache)
+        plan = build_checked_plan(loaded, options, fingerprint, cache)
     # record what a report cannot find out: the order of studies, and metrics of other packages
     study_order, foreign_metrics = list(plan.spec.studies), {}
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
         if not metric.is_own:
             foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
-    # SHARED_FIELDS (budget, storage, …) need no conversion
     settings = Settings(
         out=options.folder,
         cache=cache,
@@ -205,7 +169,7 @@ def prepare(
         replay=options.store.format_command("ledger replay"),
         trackers=tuple(build_trackers(options.trackers, options.folder)),
         reads_data=uses_default_runner,
-        **{name: getattr(options, name) for name in SHARED_FIELDS},
+        **{option.name: getattr(options, option.name) for option in fields(RunOptions)},
         provenance={**collect_provenance(), "study_order": study_order, "metrics": foreign_metrics},
     )
     return plan, settings

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.cli.options import add_allow_partial, add_device, parse_positive
+from ablate.cli.options import add_allow_partial, add_device, add_list, parse_positive
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError, TrialFailure
 
@@ -38,9 +38,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     text = "A data set of `ablate data list`, as NAME or NAME=DIR with its folder."
     command.add_argument("data", metavar="DATA", nargs="+", help=text)
     text = f"A further metric, for example nmi (always: {', '.join(METRICS)}). Can be repeated."
-    command.add_argument(
-        "--metric", action="append", default=[], metavar="NAME", dest="metrics", help=text
-    )
+    add_list(command, "--metric", "NAME", "metrics", text)
     text = f"The side of the images in pixels, for a backbone alone (default: {IMAGE_SIZE})."
     command.add_argument("--image-size", type=parse_positive, metavar="N", help=text)
     add_allow_partial(command)
@@ -54,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
     import pandas as pd
 
-    from ablate.values.errors import describe_unknown, describe_unknown_metric
+    from ablate.values.errors import check_known, describe_unknown_metric
     from ablate.values.terminal import show_progress
     from trainables.core.model_evaluation import build_data_config, evaluate_model
     from trainables.data.cache import require_cache
@@ -68,9 +66,7 @@ def run(args: argparse.Namespace) -> int:
             known = [metric for metric in ALL if needs_embeddings_alone(metric)]
             raise ConfigError("--metric", describe_unknown_metric(name, known))
     pairs = [text.partition("=")[::2] for text in args.data]
-    for name, _ in pairs:
-        if name not in DATASETS:
-            raise ConfigError("DATA", describe_unknown("the data set", name, DATASETS))
+    check_known("DATA", [name for name, _ in pairs], DATASETS, "the data set")
     model, cache = _load_model(args), locate_default_cache()
     partial = args.allow_partial or None
     configs = [

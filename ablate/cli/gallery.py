@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ablate.cli.pictures import EmbeddedFolder, build_index
+from ablate.cli.pictures import EmbeddedFolder
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.machine.texts import escape_control_characters
 
@@ -58,22 +58,17 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
 def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
     """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest neighbours.
 
-    Pictures are compared as in the trial's evaluation, by faiss if it can compare in this way.
+    Pictures are compared as in the trial's evaluation.
     """
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
     count = min(n_neighbours, len(paths) - 1)
     evenly_spaced = np.linspace(0, len(paths) - 1, min(MAX_QUERIES, len(paths))).round().astype(int)
-    queries, indexed = [], build_index(model, embeddings)
+    queries = []
     # rows and columns: positions of queries and of their neighbours in the folder
     for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
-        if indexed is not None:
-            index, prepared = indexed
-            values, columns = index.search(prepared[rows.numpy()], count + 1)
-            values = values if index.metric_type == 0 else -values  # 0: inner product
-        else:
-            blocks = torch.split(embeddings, REFERENCES)
-            scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
-            values, columns = scores.topk(count + 1)
+        blocks = torch.split(embeddings, REFERENCES)
+        scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
+        values, columns = scores.topk(count + 1)
         for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
             # leave out the query itself, which may be missing if other pictures are equal to it
             pairs = zip(row_values.tolist(), row_columns.tolist(), strict=True)

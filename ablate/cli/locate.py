@@ -26,7 +26,8 @@ def find_trial(records: Records, prefix: str | None) -> str:
     Raises:
         ConfigError: no trial matches, or trials with several hashes do.
     """
-    ids = queries.find_trials_by_prefix(records, prefix) if prefix else []
+    rows = queries.find_trials_by_prefix(records, prefix) if prefix else []
+    ids: list[str] = [row["trial_id"] for row in rows]
     if not ids:
         fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists all ids."
         raise ConfigError("TRIAL", fault)

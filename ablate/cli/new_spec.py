@@ -7,7 +7,6 @@ import argparse
 import math
 import re
 import shlex
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ablate.plan.plan import Overrides
 from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import suggest_nearest
+from ablate.values.errors import check_known, suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
@@ -52,8 +51,8 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
         fault = f"{name!r} is no plain name. Use letters, digits, _, . and -, as in my-first."
         raise ConfigError("NAME", fault)
     path = check_new_file(args.to or f"{name}.yaml", "--to")
-    _check_name("loss", args.loss, LOSSES)
-    _check_name("method", args.method, METHODS)
+    check_known("--loss", [args.loss], LOSSES, "the loss")
+    check_known("--method", [args.method], METHODS, "the method")
     headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
     text = render_spec(name, path, headline, args)
     # check the spec as `ablate plan` does; `name` stands in for the fingerprint of the data
@@ -64,11 +63,6 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     print_text(f"{path}: {headline}")
     print_text(f"Show what this spec would run by:\n  ablate run {shlex.quote(str(path))} --plan")
     return 0
-
-
-def _check_name(option: str, name: str, names: Iterable[str], fault: str = "not known") -> None:
-    if name not in names:
-        raise ConfigError(f"--{option}", f"{name!r} is {fault}. {suggest_nearest(name, names)}")
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
@@ -134,7 +128,9 @@ def _describe_data(name: str) -> dict[str, str]:
     names = [known for known in DATASETS if known not in ("folder", "manifest")]
     if name not in names and (folder := expand_user_path(name, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
-    _check_name("data", name, names, "neither a folder nor a known data set")
+    if name not in names:
+        fault = f"{name!r} is neither a folder nor a known data set"
+        raise ConfigError("--data", f"{fault}. {suggest_nearest(name, names)}")
     return {"name": name}
 
 

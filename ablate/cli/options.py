@@ -35,16 +35,19 @@ def add_tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument("--tracking-uri", metavar="URI", help=text)
 
 
+def add_list(
+    command: argparse.ArgumentParser, option: str, metavar: str, name: str, text: str
+) -> None:
+    """Add an option that can be repeated; `name` is that of the list in the parsed arguments."""
+    command.add_argument(option, action="append", default=[], metavar=metavar, dest=name, help=text)
+
+
 def add_trackers(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--tracker",
-        action="append",
-        default=[],
-        metavar="NAME",
-        dest="trackers",
-        help="A further place for results: `tensorboard` (event files in --out), `wandb` or "
-        "wandb:PROJECT (Weights & Biases). Can be repeated.",
+    text = (
+        "A further place for results: `tensorboard` (event files in --out), `wandb` or "
+        "wandb:PROJECT (Weights & Biases). Can be repeated."
     )
+    add_list(command, "--tracker", "NAME", "trackers", text)
 
 
 def add_allow_partial(command: argparse.ArgumentParser) -> None:
@@ -79,29 +82,12 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     text = "The folder of the data set, or of class folders if the spec names no data set."
     command.add_argument("--data-root", metavar="DIR", help=text)
     add_allow_partial(command)
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="settings",
-        help="Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated.",
-    )
-    command.add_argument(
-        "--levels",
-        action="append",
-        default=[],
-        metavar="FACTOR=LEVEL,…",
-        help="Keep only these levels of a factor of the spec. Can be repeated for other factors.",
-    )
-    command.add_argument(
-        "--study",
-        action="append",
-        default=[],
-        metavar="NAME",
-        dest="studies",
-        help="Run only this study and the studies that it builds on. Can be repeated.",
-    )
+    text = "Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated."
+    add_list(command, "--set", "KEY=VALUE", "settings", text)
+    text = "Keep only these levels of a factor of the spec. Can be repeated for other factors."
+    add_list(command, "--levels", "FACTOR=LEVEL,…", "levels", text)
+    text = "Run only this study and the studies that it builds on. Can be repeated."
+    add_list(command, "--study", "NAME", "studies", text)
     command.add_argument(
         "--seeds",
         metavar="N",

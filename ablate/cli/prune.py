@@ -14,7 +14,7 @@ from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name
 from ablate.engine.driver_status import list_drivers
 from ablate.ledger import queries
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, is_held
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
@@ -105,14 +105,10 @@ def find_removable_files(
             if is_unfinished and sweep_trials & trial_ids:
                 name = f"{sweep_row['name']} ({sweep_id})"
                 notes.append(f"sweep {name} is not finished: its weights stay")
-    # keep all files of trials that a driver has claimed
-    claims = queries.list_owners(records)
-    alive = [row for row in claims if Owner.parse(row["owner"]).is_alive(row["heartbeat"])]
-    claimed = {row["trial_id"] for row in alive}
     removable = []
     for row in rows:
         trial_id = row["trial_id"]
-        if row["status"] not in ("done", "failed") or trial_id in claimed:
+        if row["status"] not in ("done", "failed") or is_held(row):  # a driver has claimed it
             continue
         # EXPORT: the file of weights
         for name in (CHECKPOINTS,) if trial_id in needed else (CHECKPOINTS, EXPORT):

@@ -4,7 +4,6 @@ import argparse
 import time
 
 from ablate.cli.options import add_out, add_sweep_name, parse_duration
-from ablate.cli.status import describe_process
 from ablate.engine.driver_status import DriverStatus, list_drivers, resolve_output_folder
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
@@ -58,5 +57,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_run(driver: DriverStatus) -> str:
-    process = describe_process(driver.owner.pid, driver.owner.host)
-    return f"sweep {driver.name}, {driver.sweep_id} ({process})"
+    return f"sweep {driver.name}, {driver.sweep_id} ({driver.owner.describe()})"

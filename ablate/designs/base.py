@@ -332,6 +332,26 @@ class StudyBase(SpecPart):
         return [p for p in self.all_points if p.layers and LEFT_OUT not in p.levels] or (None,)
 
 
+def list_upstream_studies(
+    studies: Mapping[str, StudyBase], names: Iterable[str], *, with_neutral: bool = False
+) -> list[str]:
+    """Return the named studies and all studies on which they build, nearest first.
+
+    Args:
+        with_neutral: also include the studies on which the neutral cells of studies are centred.
+    """
+    upstream: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in upstream:
+            upstream[name] = None
+            references = studies[name].references()
+            followed = [base for field, base in references if with_neutral or field != NEUTRAL]
+            waiting += [base.best_of for base in followed]
+    return list(upstream)
+
+
 DESIGNS: Registry[type[StudyBase]] = Registry(
     "designs",
     "ablate.designs.search",

@@ -23,7 +23,7 @@ from ablate.designs.parts import (
     build_cell_name,
     to_list,
 )
-from ablate.values.errors import describe_unknown
+from ablate.values.errors import check_known
 from ablate.values.layers import Layer
 from trainables.errors import ConfigError
 
@@ -99,10 +99,8 @@ class Compare(StudyBase):
             total = len(self.combinations)
         check_size(total)
         for i, around in enumerate(self.around):
-            for name in re.findall(r"{(.*?)}", around.best_of):  # placeholders: tune_{method}
-                if name not in factors:
-                    field = f"around.{i}.best_of"
-                    raise ConfigError(field, describe_unknown("the factor", name, factors))
+            names = re.findall(r"{(.*?)}", around.best_of)  # placeholders: tune_{method}
+            check_known(f"around.{i}.best_of", names, factors, "the factor")
         return self
 
     def list_factors(self) -> dict[str, dict[str, Variant]]:

@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag
 from ablate.designs.parts import MAX_CELLS
 from ablate.samplers.branches import list_wanted_values
 from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import describe_unknown, format_value, join_words
+from ablate.values.errors import check_known, format_value, join_words
 from trainables.errors import ConfigError
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
@@ -72,8 +72,7 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
     for i, rule in enumerate(rules):
         for factor, wanted in rule.items():
             field = f"exclude.{i}.{factor}"
-            if factor not in factors:
-                raise ConfigError(field, describe_unknown("the factor", factor, factors))
+            check_known(field, [factor], factors, "the factor")
             # levels may be mappings, so they are compared as JSON
             texts = [to_canonical_json(level) for level in factors[factor]]
             levels = list_wanted_values(wanted, texts)

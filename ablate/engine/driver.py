@@ -161,27 +161,23 @@ def _build_outcome(
     `interrupted` is the signal that stopped the run, `broken` says why Ray could not continue.
     """
     progression = dispatch.progression
+    states = {name: progression.studies[name] for name in plan.order}
+    # a settled cell is done, failed or stopped early; `size` also counts cells not known yet
+    missing = {
+        name: state.size - sum(map(progression.is_settled, state.cells))
+        for name, state in states.items()
+    }
+    failed = {name: sum(map(progression.has_failed, state.cells)) for name, state in states.items()}
     outcome = Outcome(
         plan.sweep_id,
         dispatch.trained,
+        missing={name: count for name, count in missing.items() if count > 0},
+        failed={name: count for name, count in failed.items() if count},
         lost=dict(dispatch.lost),
-        broken=broken,
+        blocked={name: state.blocked for name, state in states.items() if state.blocked},
         interrupted=interrupted,
+        broken=broken,
     )
-    for name in plan.order:
-        state = progression.studies[name]
-        # a settled cell is done, failed or stopped early; `size` also counts cells not known yet
-        missing = state.size - sum(map(progression.is_settled, state.cells))
-        failed = sum(
-            cell.error is not None or progression.facts[cell.trial_id].status == "failed"
-            for cell in state.cells
-        )
-        if missing > 0:
-            outcome.missing[name] = missing
-        if failed:
-            outcome.failed[name] = failed
-        if state.blocked:
-            outcome.blocked[name] = state.blocked
     return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
 
 

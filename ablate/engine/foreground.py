@@ -8,7 +8,7 @@ from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
-from ablate.values.errors import join_words, suggest_nearest
+from ablate.values.errors import check_known, join_words
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
@@ -21,7 +21,7 @@ MOST_NAMES = 16  # cells in an error message
 def find_cell(progression: Progression, address: str) -> Cell:
     """Find the cell at `STUDY/CELL[@seed[.fold]]`, by default at its first seed and fold."""
     study, _, name = address.partition("/")
-    check_study(progression.plan, study)
+    check_known(OPTION, [study], progression.plan.order, "the study")
     cells: dict[str, Cell] = {}  # by each form of the address: CELL, CELL@seed, CELL@seed.fold
     for cell in progression.studies[study].cells:
         for suffix in ("", f"@{cell.seed}", f"@{cell.seed}.{cell.fold}"):
@@ -35,17 +35,9 @@ def find_cell(progression: Progression, address: str) -> Cell:
     return cells[name]
 
 
-def check_study(plan: Plan, study: str) -> None:
-    """Raise ConfigError if the sweep has no such study, or if `--study` leaves the study out."""
-    if study not in plan.order:
-        remedy = suggest_nearest(study, plan.order)
-        fault = f"the sweep has no study {study!r}; it has {join_words(plan.order)}."
-        raise ConfigError(OPTION, f"{fault} {remedy}")
-
-
 def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     """Run the trial of one cell in this process, without Ray; return 1 if it failed, else 0."""
-    check_study(plan, address.partition("/")[0])
+    check_known(OPTION, [address.partition("/")[0]], plan.order, "the study")
     owner = Owner.from_this_process()
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()  # free the trials of drivers that were killed

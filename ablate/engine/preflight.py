@@ -21,7 +21,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.sweep.progression import Progression
-from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_error
+from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState
 from ablate.values.terminal import print_text, show_progress
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
@@ -72,12 +72,13 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
         assert use.backbone is not None
         if use.backbone.weights in FETCHED:
             print_text(f"weights: {weights} is being downloaded, once for all trials", flush=True)
-        try:
-            fetch_weights(use.backbone)
-        except ConfigError as error:
-            listed = f" These weights are missing: {', '.join(missing)}. {FETCH}"
-            fault = ConfigError(error.path, error.message + listed * (len(missing) > 1))
-            raise locate_error(plan, progression, use, fault) from error
+        with locate_errors(plan, progression, use):
+            try:
+                fetch_weights(use.backbone)
+            except ConfigError as error:
+                listed = f" These weights are missing: {', '.join(missing)}. {FETCH}"
+                message = error.message + listed * (len(missing) > 1)
+                raise ConfigError(error.path, message) from error
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
@@ -93,12 +94,10 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
         classes = counts[use.data.images]
         if classes is None:  # `check_data` reads the images later
             continue
-        try:
+        with locate_errors(plan, progression, use):
             training_classes, *_ = count_split_classes(classes, use.data.split)
             if use.batch is not None:
                 check_batch(*use.batch, training_classes)
-        except ConfigError as error:
-            raise locate_error(plan, progression, use, error) from error
         search = use.study, use.fold, training_classes
         if search not in checked:
             checked.add(search)
@@ -254,7 +253,7 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
         if data is None:  # a later result decides which data set it is
             continue
         key = data.images, data.split.model_dump_json()
-        try:
+        with locate_errors(plan, progression, use):
             if data.images not in datasets:
                 with require_cache(cache), show_progress():
                     datasets[data.images] = load_dataset(data, cache)
@@ -263,8 +262,6 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
             splits[key].require_splits(sorted(use.splits | {splits[key].selection}))
             if use.batch is not None:
                 check_batch(*use.batch, len(splits[key].train.classes))
-        except ConfigError as error:
-            raise locate_error(plan, progression, use, error) from error
 
 
 def find_missing_weights(
@@ -283,12 +280,10 @@ def find_missing_weights(
         if key in checked:
             continue
         checked.add(key)
-        try:
+        with locate_errors(plan, progression, use):
             config = TrialConfig(data=data, backbone=backbone) if data else None
             if config is None or not has_features(config, cache, device):
                 weights = describe_missing_weights(backbone)
                 if weights is not None:
                     missing.setdefault(weights, use)
-        except ConfigError as error:
-            raise locate_error(plan, progression, use, error) from error
     return missing

@@ -19,16 +19,37 @@ from trainables.core.trial_folder import TRIALS
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of a run that are used as they are given.
+
+    Attributes:
+        runner: what runs a job, as `module:function` (`JobSettings`).
+        storage: where copies of the ledger and checkpoints are stored: a path, `s3://…`, `gs://…`,
+            `hdfs://…` or `env:NAME`.
+        budget: seconds after which no new trial starts.
+        same_code: whether results of other code at the same REVISION count as results of this code.
+        stuck_after: seconds without a step, after which a trial's process writes its stack to the
+            trial's log and ends, and the trial is retried; None: never.
+    """
+
+    runner: str = RUNNER
+    address: str | None = None
+    storage: str | None = field(default=None, repr=False)
+    budget: float | None = None
+    retry_failed: bool = False
+    force: bool = False
+    same_code: bool = False
+    checkpoint_seconds: float = 10.0
+    stuck_after: float | None = None
+
+
 @dataclass(frozen=True)
-class Settings:
+class Settings(RunOptions):
     """How a plan is run. Nothing here is part of a trial's identity.
 
     Attributes:
-        runner: see `JobSettings`.
         evaluator: name of the evaluation code whose results count; None accepts any.
-        storage: where copies of the ledger and checkpoints are stored.
-        budget: seconds after which no new trial starts.
-        same_code: whether results of other code are accepted as results of this code.
         sources: whether the runner's code is that of this package and its plug-ins, so that its
             source is recorded with each trial.
         tracking_uri: MLflow's store; None for no MLflow.
@@ -40,20 +61,11 @@ class Settings:
     out: Path
     cache: Path
     request: Request
-    runner: str = RUNNER
     evaluator: str | None = None
-    address: str | None = None
-    storage: str | None = field(default=None, repr=False)
-    budget: float | None = None
-    retry_failed: bool = False
-    force: bool = False
-    same_code: bool = False
     sources: bool = False
     tracking_uri: str | None = field(default=None, repr=False)
     replay: str = "`ablate ledger replay`"
     trackers: tuple[TrialTracker, ...] = ()
-    checkpoint_seconds: float = 10.0
-    stuck_after: float | None = None
     reads_data: bool = False
     provenance: dict[str, Any] = field(default_factory=dict)
 

@@ -8,8 +8,6 @@ are not modelled.
 
 import json
 import statistics
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -38,7 +36,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
 from ablate.sweep.trial_costs import build_cost_key
-from ablate.tracking.store import build_public_environment
+from ablate.tracking.store import build_public_environment, run_module
 from reports.stats.describe import pooled_sd
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
@@ -292,7 +290,7 @@ class Estimate:
 def load_measured_rates(records: Records) -> dict[str, Rate]:
     """Return the median seconds of an epoch of each kind of finished trial, by cost key."""
     seconds: dict[str, list[float]] = {}  # cost key → seconds of an epoch in each trial
-    for row in queries.list_finished_trials(records, "0"):
+    for row in queries.list_finished_trials(records, 0.0):
         if row["epochs"] and row["seconds"] is not None:
             key = build_cost_key(row["config"])
             seconds.setdefault(key, []).append(row["seconds"] / row["epochs"])
@@ -329,14 +327,8 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
     thread_limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = build_public_environment(settings.tracking_uri)
-    process = subprocess.run(
-        [sys.executable, "-m", "trainables.jobs.pilot"],
-        input=json.dumps(job.to_dict()),
-        text=True,
-        capture_output=True,
-        env=environment | dict.fromkeys(thread_limits, str(request.threads)),
-        check=False,
-    )
+    environment |= dict.fromkeys(thread_limits, str(request.threads))
+    process = run_module("trainables.jobs.pilot", job.to_dict(), environment)
     if process.returncode == 0 and process.stdout.strip():
         return dict(json.loads(process.stdout.strip().splitlines()[-1]))
     fault = process.stderr.strip().rpartition("\n")[2] or f"exit code {process.returncode}"

@@ -48,6 +48,10 @@ class Owner:
     def __str__(self) -> str:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
+    def describe(self) -> str:
+        """Return `process PID on HOST`; of the host only the name, without the part after +."""
+        return f"process {self.pid} on {self.host.partition('+')[0]}"
+
     def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
         """Return whether the process runs; on another host, whether its heartbeat is recent."""
         if self.host == host_name():

@@ -13,7 +13,7 @@ class Query:
 
     sql: str
 
-    def __call__(self, records: Records, *values: str) -> list[Row]:
+    def __call__(self, records: Records, *values: object) -> list[Row]:
         return records.query(self.sql, values)
 
 
@@ -22,12 +22,10 @@ list_trials = Query("SELECT * FROM trials ORDER BY created, trial_id")
 # what trials needed that have been done since a time, in seconds
 list_finished_trials = Query(
     "SELECT trial_id, config_json, status, seconds, epochs, steps, ended, provenance_json "
-    "FROM trials WHERE status='done' AND ended>=CAST(? AS REAL)"
+    "FROM trials WHERE status='done' AND ended>=?"
 )
 # of a sweep: study, and estimated needs beyond the limits, of the proposals that are not trained
 list_infeasible = Query("SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx")
-# trial_id, owner, heartbeat of the trials that somebody holds
-list_owners = Query("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
 # trial_id, status, reason of the trials that have one
 list_reasons = Query(
     "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
@@ -58,19 +56,20 @@ count_failures = Query(
     "trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) GROUP BY reason "
     "ORDER BY n DESC, reason"
 )
+# trial_id of the trials whose id starts with a text
+find_trials_by_prefix = Query(
+    "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id"
+)
+# trial_id, epoch: the last recorded epoch of each running trial
+find_last_epochs = Query(
+    "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
+    "WHERE status='running' GROUP BY trial_id"
+)
 # of a trial: sweep_id, name, study, cell, seed, fold of all cells that it fills
 list_cells_of_trial = Query(
     "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
     "WHERE trial_id=? ORDER BY created, study, idx, seed, fold"
 )
-
-
-def find_trials_by_prefix(records: Records, beginning: str) -> list[str]:
-    """Return the ids of the ledger's trials that start with `beginning`, sorted."""
-    rows = records.query(
-        "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
-    )
-    return [row["trial_id"] for row in rows]
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:
@@ -102,15 +101,6 @@ def mark_infeasible(records: Records, sweep_id: str) -> list[Row]:
         if trial and (needs := Limits(**limits).select_excessive(read_needs(trial))):
             reasons[row["study"], row["cell"]] = f"it needed {describe_needs(needs)}"
     return [row | {"infeasible": reasons.get((row["study"], row["cell"]))} for row in rows]
-
-
-def find_last_epochs(records: Records) -> dict[str, int]:
-    """Map the id of each running trial to its last recorded epoch."""
-    rows = records.query(
-        "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
-        "WHERE status='running' GROUP BY trial_id"
-    )
-    return {row["trial_id"]: row["epoch"] for row in rows}
 
 
 def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:

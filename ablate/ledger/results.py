@@ -12,6 +12,7 @@ import yaml
 
 from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
+from ablate.values.errors import check_known
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
 from reports.pages.csv_table import escape_formula
@@ -188,10 +189,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     """Find the best cell of a study; without `study`, of all studies with the sweep's objective."""
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
-    if study is not None and study not in declared:
-        names = ", ".join(declared)
-        fault = f"{study!r} is no study of {sweep['name']}. Choose one of {names}."
-        raise ConfigError("STUDY", fault)
+    check_known("STUDY", [] if study is None else [study], declared, "the study")
     # find each study's best cell: (value to maximize, study, cell, metric, (row, value) by trial)
     candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:

@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ablate.designs.base import COMPARED, list_upstream_studies
 from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
 from ablate.plan import inheritance
 from ablate.plan.fairness import find_rows_of_other_regimes
-from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.plan import MAX_EXAMINED, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.samplers import branches
 from ablate.samplers.space import Axis, Space
 from ablate.schedulers.precision import PrecisionSeeds
-from ablate.spec.checks import report_metrics
+from ablate.spec.checks import METRICS, check_compared, report_metrics
 from ablate.spec.model import LoadedSpec
-from ablate.values.errors import format_value
+from ablate.values.errors import check_known, describe_unknown_metric, format_value
 from ablate.values.layers import Stack, find_origin
 from ablate.values.paths import find_at, has_path, is_path_within
 from trainables.backbones.backbone import check_fits
@@ -24,6 +24,7 @@ from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
+from trainables.evaluation.metrics import ALL, needs_embeddings_alone
 from trainables.evaluation.tasks import TASKS, Task, get_task
 from trainables.trial import TrialConfig
 
@@ -143,12 +144,17 @@ class _Checker:
                     raise ConfigError(where, message) from None
 
     def _check_first_point(self, name: str, space: Space, point: Point) -> None:
-        """Refuse a first point that sets an inactive axis or starts outside of the space.
+        """Refuse a first point that sets no axis or an inactive one, or is outside of the space.
 
         An axis is inactive where its `when` does not hold. The empty point `{}` stands for the
         study's centre, which then has to lie on all axes.
         """
         values, where = point.values, self.locate(f"studies.{name}.{point.where}")
+        check_known(where, values, space)
+        for path, value in values.items():
+            if not space[path].is_possible(value):
+                message = f"{path}: {format_value(value)} is outside of its axis in `space`"
+                raise ConfigError(where, f"{message}. Widen the axis, or change the value.")
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
         active = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
         # paths of known value: before a run, values of another study's best cell are unknown
@@ -216,16 +222,7 @@ class _Checker:
         config = resolve_layers(layers, self.locate)
         self.tasks[name] = get_task(config)
         study, field, split = self.spec.studies[name], f"studies.{name}", config.data.split
-        # metrics that trials are compared by, and further ones that are evaluated
-        compared = {"objective": self.spec.objective}
-        if study.objectives:
-            metrics = enumerate(objective.metric for objective in study.objectives)
-            compared = {f"{field}.objectives.{i}.metric": metric for i, metric in metrics}
-        for where, metric in compared.items():
-            self._check_task(where, metric, name)
-            self._check_objective(name, where, metric, config)
-        for i, metric in enumerate(study.metrics):
-            self._check_task(f"{field}.metrics.{i}", f"/{metric}", name)  # without a split
+        self._check_metrics(name, config)
         # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
             message = "data.split.protocol: paper trains on val too, so 'val' cannot be evaluated"
@@ -268,6 +265,30 @@ class _Checker:
     def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
         """Return a fault of a field with the line or option that set the field."""
         return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
+
+    def _check_metrics(self, name: str, config: TrialConfig) -> None:
+        """Check the metrics that trials are compared by, and further ones that are evaluated."""
+        study, field = self.spec.studies[name], f"studies.{name}"
+        extra = [str(MetricName(split, metric)) for split in COMPARED for metric in study.metrics]
+        compared = {"objective": self.spec.objective}  # which was checked when the spec was read
+        if study.objectives:
+            metrics = enumerate(objective.metric for objective in study.objectives)
+            compared = {f"{field}.objectives.{i}.metric": metric for i, metric in metrics}
+        for where, metric in compared.items():
+            check_compared(self.locate(where), metric)
+            if metric not in (*METRICS, *extra):
+                more = f", and those in {field}.metrics"
+                fault = describe_unknown_metric(metric, [*METRICS, *extra], more)
+                raise ConfigError(self.locate(where), fault)
+            self._check_task(where, metric, name)
+            self._check_objective(name, where, metric, config)
+        for i, metric in enumerate(study.metrics):
+            where = f"{field}.metrics.{i}"
+            if not needs_embeddings_alone(metric):
+                names = [other for other in ALL if needs_embeddings_alone(other)]
+                more = ", and recall_at_<k> with k ≤ 1000"
+                raise ConfigError(self.locate(where), describe_unknown_metric(metric, names, more))
+            self._check_task(where, f"/{metric}", name)  # without a split
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
         """Refuse an objective on test classes, except in the papers' protocol, which needs one."""

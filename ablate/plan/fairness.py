@@ -14,9 +14,9 @@ that it takes. Of two candidates found elsewhere it only excludes one.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ablate.designs.base import list_upstream_studies
 from ablate.designs.parts import NEUTRAL, Around, Point
 from ablate.designs.study import Study
-from ablate.plan.inheritance import list_upstream_studies
 from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.values.errors import format_value

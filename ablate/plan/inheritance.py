@@ -12,7 +12,7 @@ al., "A Metric Learning Reality Check", ECCV 2020): a plan warns of them
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.designs.parts import NEUTRAL
+from ablate.designs.base import list_upstream_studies
 from ablate.designs.study import Study
 from ablate.values.paths import expand_paths, get_at, has_path
 
@@ -104,23 +104,3 @@ def trace_lineages(
         most_neutral = max(neutral_counts, key=lambda counts: sum(counts.values()))
         lineages[cell] = {name: size(name) for name in names} | most_neutral
     return lineages
-
-
-def list_upstream_studies(
-    studies: Studies, names: Iterable[str], *, with_neutral: bool = False
-) -> list[str]:
-    """Return the named studies and all studies on which they build, nearest first.
-
-    Args:
-        with_neutral: also include the studies on which the neutral cells of studies are centred.
-    """
-    upstream: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop(0)
-        if name not in upstream:
-            upstream[name] = None
-            references = studies[name].references()
-            followed = [base for field, base in references if with_neutral or field != NEUTRAL]
-            waiting += [base.best_of for base in followed]
-    return list(upstream)

@@ -42,10 +42,6 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     return Layer(field, {"method": values})
 
 
-def list_neutral_paths(config: Mapping[str, Any]) -> list[str]:
-    return [f"method.{key}" for key in get_neutral_options(config["method"]["name"])]
-
-
 def is_neutral(config: Mapping[str, Any]) -> bool:
     """Return whether a configuration has a method that is switched off; False for plain."""
     method = config["method"]

@@ -7,7 +7,7 @@ A plan knows no results. Cells that build on another study follow once that stud
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
 from ablate.spec.searches import map_copies, map_judged_copies
 from ablate.values.canonical import compute_canonical_hash
-from ablate.values.errors import suggest_nearest
+from ablate.values.errors import check_known
 from ablate.values.layers import Layer, Stack, merge_layers
 from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.images import EMBEDDED, DataConfig
@@ -71,7 +71,7 @@ class Overrides:
     dataset: str | None = None
     data_root: str | None = None
     seeds: int | tuple[int, ...] | None = None
-    settings: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
     studies: tuple[str, ...] = ()
     allow_partial: bool = False
 
@@ -117,7 +117,7 @@ class Plan:
     ) -> None:
         """Collect the studies to run, and the layers of settings below and above all studies."""
         self.overrides = overrides
-        self.top = Layer("--set", dict(overrides.settings or {}))
+        self.top = Layer("--set", dict(overrides.settings))
         self.loaded = move_to_validation(loaded, self.top)
         self.spec = self.loaded.spec
         self.copies = map_copies(self.spec)
@@ -139,9 +139,7 @@ class Plan:
         wanted: set[str] = set()
         while waiting:
             name = waiting.pop()
-            if name not in self.spec.studies:
-                remedy = suggest_nearest(name, self.spec.studies)
-                raise ConfigError("--study", f"there is no study {name!r}. {remedy}")
+            check_known("--study", [name], self.spec.studies, "the study")
             if name not in wanted:
                 wanted.add(name)
                 waiting += self.spec.studies[name].find_base_studies()
@@ -303,12 +301,6 @@ class Plan:
             text = json.dumps([name, section], sort_keys=True)
             sections[name] = self._sections.setdefault(text, section)
         return sections
-
-    def build_proposal_cells(
-        self, name: str, params: dict[str, Any], idx: int, bases: Sequence[Mapping[str, Any]]
-    ) -> list[Cell]:
-        """Return the cells of a search's proposal `idx` at every seed and fold."""
-        return self.build_cells(name, Point(f"{idx:04d}", params, params, "space"), idx, bases)
 
     def compute_study_key(
         self,

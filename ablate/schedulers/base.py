@@ -4,7 +4,6 @@ A scheduler is a subclass of `SchedulerBase` with its own `name`, registered in 
 of this package are listed below; other packages use the entry-point group `ablate.schedulers`.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -45,10 +44,6 @@ class LearningCurve:
     def find_best_until(self, rung: int) -> float:
         """Return the best value up to epoch `rung`."""
         return max(self.values[:rung])
-
-    def mean_at(self, rung: int) -> float:
-        """Return the mean value of the first `rung` epochs."""
-        return math.fsum(self.values[:rung]) / rung
 
 
 class SchedulerBase(Strict):

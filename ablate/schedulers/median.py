@@ -53,7 +53,7 @@ class Median(SchedulerBase):
             return next_check
         # compare the best value so far with the other cells' means up to the same epoch
         others = [
-            other.mean_at(entry.epochs_trained)
+            statistics.fmean(other.values[: entry.epochs_trained])
             for i, other in enumerate(entries)
             if i != index and not other.failed and other.epochs_trained >= entry.epochs_trained
         ]

@@ -1,6 +1,6 @@
 """Check that the studies and the report of a spec fit each other, before any training."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.parts import NEUTRAL, Around
@@ -8,7 +8,7 @@ from ablate.designs.search import Search
 from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
-from ablate.values.errors import describe_unknown, describe_unknown_metric, format_value, join_words
+from ablate.values.errors import check_known, describe_unknown_metric, join_words
 from ablate.values.paths import is_path_within
 from reports.errors import ReportError
 from reports.figures.models import ModelOptions
@@ -110,42 +110,7 @@ def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[st
     return {path: axis for path, axis in axes.items() if is_path_within(path, *taken_paths)}
 
 
-def check_first_points(studies: Mapping[str, Study]) -> None:
-    """Check that the points that searches try first are in their spaces.
-
-    Raises:
-        ConfigError: A point sets a path that is no axis, or a value outside of its axis.
-    """
-    for name, study in studies.items():
-        if not isinstance(study, Search):
-            continue
-        for i, point in enumerate(study.first_points):
-            field = f"studies.{name}.points.{i}"
-            _check_known(field, point, study.space)
-            for path, value in point.items():
-                if not study.space[path].is_possible(value):
-                    message = f"{path}: {format_value(value)} is outside of its axis in `space`"
-                    raise ConfigError(field, f"{message}. Widen the axis, or change the value.")
-
-
 # ------------------------------------------------------------------ metrics of studies
-
-
-def check_objectives(studies: Mapping[str, Study]) -> None:
-    """Check that the objectives of each study are metrics that its trials have.
-
-    Raises:
-        ConfigError: An objective is unknown or measures training classes; the error has its path.
-    """
-    for name, study in studies.items():
-        extra = [str(MetricName(split, metric)) for split in COMPARED for metric in study.metrics]
-        for i, objective in enumerate(study.objectives):
-            field = f"studies.{name}.objectives.{i}.metric"
-            check_compared(field, objective.metric)
-            if objective.metric not in (*METRICS, *extra):
-                more = f", and those in studies.{name}.metrics"
-                message = describe_unknown_metric(objective.metric, [*METRICS, *extra], more)
-                raise ConfigError(field, message)
 
 
 def check_compared(field: str, metric: str) -> None:
@@ -166,25 +131,6 @@ def list_splits_read(study: Study, objective: str) -> list[str]:
     metrics = [item.metric for item in study.objectives] or [objective]
     compared = [MetricName.parse(metric).split for metric in metrics]
     return list(dict.fromkeys([*study.evaluate, *compared]))
-
-
-def check_metrics(studies: Mapping[str, Study]) -> None:
-    """Check that the studies' additional metrics exist and can be computed from embeddings alone.
-
-    Raises:
-        ConfigError: A metric is unknown or needs more than embeddings; the error has its path.
-    """
-    if not any(study.metrics for study in studies.values()):
-        return
-    from trainables.evaluation.metrics import ALL, needs_embeddings_alone  # imports torch
-
-    names = [name for name in ALL if needs_embeddings_alone(name)]
-    for name, study in studies.items():
-        for i, metric in enumerate(study.metrics):
-            if not needs_embeddings_alone(metric):
-                more = ", and recall_at_<k> with k ≤ 1000"
-                field = f"studies.{name}.metrics.{i}"
-                raise ConfigError(field, describe_unknown_metric(metric, names, more))
 
 
 # ------------------------------------------------------------------ report
@@ -227,7 +173,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             message = f"{table.kind!r} does not fit {table.study}, a {study.design} study"
             remedy = f"Choose from the kinds {kinds}{also}"
             raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
-        _check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
+        check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
         if table.matrix is not None:
             _check_matrix(f"report.tables.{i}.matrix", table.matrix, study)
         if table.gains:
@@ -237,8 +183,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
         field, study = f"report.heatmaps.{i}", studies[heatmap.study]
         if HEATMAP not in study.tables:
             _refuse_design(f"{field}.study", heatmap.study, study, "a grid study", "report.tables")
-        _check_known(f"{field}.x", [heatmap.x], study.paths)
-        _check_known(f"{field}.y", [heatmap.y], [p for p in study.paths if p != heatmap.x])
+        check_known(f"{field}.x", [heatmap.x], study.paths)
+        check_known(f"{field}.y", [heatmap.y], [p for p in study.paths if p != heatmap.x])
     for i, figure in enumerate(recipe.figures):
         for j, name in enumerate(figure.studies):
             if find_figure_options(figure.kind) is not None:
@@ -250,8 +196,8 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
                 wanted = "a study that lists its levels"
                 _refuse_design(f"{field}.studies.{j}", name, study, wanted, "report.tables")
             levels = _list_factor_levels(study)
-            _check_known(f"{field}.x", [part.x], levels)
-            _check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
+            check_known(f"{field}.x", [part.x], levels)
+            check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
 
 
 def _check_matrix(field: str, matrix: str, study: Study) -> None:
@@ -271,7 +217,7 @@ def _check_gains(field: str, table: Table, study: Study) -> None:
         for point in study.all_points
         for name in (point.cell, *map(to_level_name, point.coords.values()))
     ]
-    _check_known(field, table.gains, dict.fromkeys(names))
+    check_known(field, table.gains, dict.fromkeys(names))
     for name, rows in table.gains.items():
         try:
             compute_printed_gain(rows)
@@ -320,13 +266,13 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
     levels = _list_factor_levels(study)
     for option, factors in options.factors().items():
         choices = levels if study.is_fixed else study.paths
-        _check_known(f"{field}.options.{option}", factors, choices)
+        check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
             message = f"{name} proposes its cells while it runs, so no cell can be named"
             raise ConfigError(f"{field}.options.cells", f"{message}. Remove `cells`.")
         cells = [point.cell for point in study.all_points]
-        _check_known(f"{field}.options.cells", options.cells, cells)
+        check_known(f"{field}.options.cells", options.cells, cells)
     # number of factors and levels
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
@@ -351,12 +297,6 @@ def _list_factor_levels(study: Study) -> dict[str, set[str]]:
         for name, value in point.coords.items():
             levels.setdefault(name, set()).add(repr(value))
     return levels
-
-
-def _check_known(field: str, names: Iterable[str], choices: Iterable[str]) -> None:
-    for name in names:
-        if name not in choices:
-            raise ConfigError(field, describe_unknown("the name", name, choices))
 
 
 def _check_curves(recipe: Recipe) -> None:

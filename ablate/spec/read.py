@@ -14,9 +14,6 @@ from pydantic import ValidationError
 from ablate.designs.study import Study
 from ablate.spec.checks import (
     add_box_axes,
-    check_first_points,
-    check_metrics,
-    check_objectives,
     check_ranks,
     check_recipe,
 )
@@ -165,9 +162,6 @@ def check_spec(
             _check_study(field, name, spec.studies)
         check_ranks(spec.studies, order)
         add_box_axes(spec.studies, order)
-        check_first_points(spec.studies)
-        check_metrics(spec.studies)
-        check_objectives(spec.studies)
         check_recipe(spec.report, spec.studies, spec.objective)
     except ConfigError as fault:
         raise source.relocate(fault) from None

@@ -11,6 +11,7 @@ is the spec as written, and trials that are equal in several searches are traine
 from collections.abc import Mapping
 from typing import Any
 
+from ablate.designs.base import list_upstream_studies
 from ablate.designs.parts import OF, expand_seeds
 from ablate.designs.study import Study
 from ablate.schedulers.precision import PrecisionSeeds
@@ -100,15 +101,9 @@ def _list_judged_studies(studies: Mapping[str, Study]) -> list[str]:
 
 
 def _list_bases(studies: Mapping[str, Study], name: str) -> list[str]:
-    """Return all studies on which a study builds, directly or through others."""
-    bases: dict[str, None] = {}
-    waiting = [*studies[name].find_base_studies()]
-    while waiting:
-        base = waiting.pop()
-        if base not in bases:
-            bases[base] = None
-            waiting += studies[base].find_base_studies()
-    return [base for base in studies if base in bases]
+    """Return all studies on which a study builds, directly or through others, as written."""
+    bases = list_upstream_studies(studies, studies[name].find_base_studies(), with_neutral=True)
+    return sorted(bases, key=[*studies].index)
 
 
 def _list_seeds(spec: Spec, name: str) -> list[int]:

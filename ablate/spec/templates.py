@@ -22,10 +22,10 @@ leaves a level out of all studies. What the spec has under the name of such a st
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.values.errors import describe_unknown, format_value
+from ablate.values.errors import check_known, format_value
 from ablate.values.layers import overlay_mappings
 from trainables.errors import ConfigError
 
@@ -84,9 +84,10 @@ def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:
         for factor, levels in _to_mapping("factors", {} if given is None else given).items()
     }
     for factor, names in chosen.items():
-        _check_known("--levels", "factor", [factor], factors)
+        check_known("--levels", [factor], factors, "the factor")
         levels = factors[factor]
-        _check_known("--levels", "level", names, [k for k in levels if levels[k] is not None])
+        present = [name for name, part in levels.items() if part is not None]
+        check_known("--levels", names, present, "the level")
         factors[factor] = {name: part if name in names else None for name, part in levels.items()}
     return factors
 
@@ -97,13 +98,6 @@ def _to_mapping(path: str, value: Any) -> Mapping[str, Any]:
         message = f"{format_value(value)} is no mapping. Write `name: …` on indented lines."
         raise ConfigError(path, message)
     return value
-
-
-def _check_known(path: str, what: str, names: Iterable[Any], candidates: Iterable[str]) -> None:
-    """Refuse names of factors or levels that are not among the candidates."""
-    for name in names:
-        if name not in candidates:
-            raise ConfigError(path, describe_unknown(f"the {what}", str(name), candidates))
 
 
 def _list_levels(path: str, wanted: Any, factors: Factors) -> dict[str, dict[str, Any]]:
@@ -117,11 +111,11 @@ def _list_levels(path: str, wanted: Any, factors: Factors) -> dict[str, dict[str
     parts: dict[str, dict[str, Any]] = {}
     wanted = {str(factor): ALL for factor in wanted} if isinstance(wanted, list) else wanted
     for factor, choice in _to_mapping(path, wanted).items():
-        _check_known(path, "factor", [factor], factors)
+        check_known(path, [factor], factors, "the factor")
         place, levels = f"{path}.{factor}", factors[factor]
         names = list(levels) if choice == ALL else choice if isinstance(choice, list) else [choice]
         settings = choice if isinstance(choice, Mapping) else {str(level): {} for level in names}
-        _check_known(place, "level", settings, levels)
+        check_known(place, settings, levels, "the level")
         parts[factor] = {
             level: overlay_mappings(
                 _to_mapping(f"factors.{factor}.{level}", levels[level]),

@@ -143,7 +143,7 @@ class LedgerBackup:
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
-                fault = f"{_describe_owner(owner)} runs from {self.storage} (seen {age:.0f} s ago)."
+                fault = f"{owner.describe()} runs from {self.storage} (seen {age:.0f} s ago)."
                 remedy = f"Stop that run, or wait until it is silent for {STALE_SECONDS:.0f} s."
                 raise ConfigError(OPTION, f"{fault} {remedy}")
             # download it if no local ledger exists, or another machine has stored a newer copy
@@ -248,7 +248,7 @@ class LedgerBackup:
 
     def _check_idle(self) -> None:
         """Raise ConfigError if another process has the local ledger open."""
-        users = ", ".join(map(_describe_owner, self.list_other_drivers()))
+        users = ", ".join(map(Owner.describe, self.list_other_drivers()))
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
@@ -290,10 +290,6 @@ class LedgerBackup:
                 f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "
                 f"and in {tempfile.gettempdir()}, and start again; all records are kept."
             ) from error
-
-
-def _describe_owner(owner: Owner) -> str:
-    return f"process {owner.pid} on {owner.host.partition('+')[0]}"
 
 
 def find_fault(path: Path) -> str | None:

@@ -45,11 +45,14 @@ class Tracker(ABC):
         remedy: the command that writes later what is missing.
 
     Attributes:
+        name: what messages call it.
+        kind: its name in `--tracker` and in the name of its lock file.
         is_required: whether a bug in the tracker ends the command with an error.
         refused: why the store refused trials when they were last written, by trial.
     """
 
     name: str
+    kind: str
     is_required = False
 
     def __init__(self, title: str, store: str, remedy: str) -> None:
@@ -61,8 +64,9 @@ class Tracker(ABC):
         """Read the sweep, and prepare the file lock for processes that write its trials."""
         self.ledger, self.sweep_id, self.sweep = ledger, sweep_id, ledger.get_sweep(sweep_id)
         self.driver = str(Owner.from_this_process())
-        kind = type(self).__name__.removesuffix("Tracker").lower()
-        name = f"{ledger.path.name}.{kind}-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
+        name = (
+            f"{ledger.path.name}.{self.kind}-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
+        )
         self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
 
     @abstractmethod

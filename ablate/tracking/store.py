@@ -4,13 +4,16 @@ A store is named by its URI, or by `env:NAME`, the environment variable that hol
 password in it reaches MLflow and nothing else. MLflow is imported late, because that takes seconds.
 """
 
+import json
 import logging
 import os
 import re
 import shlex
 import socket
 import sqlite3
+import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,6 +179,21 @@ def build_public_environment(uri: str | None = None) -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in CREDENTIALS and not opens_store(value)
     }
+
+
+def run_module(
+    module: str, request: object, environment: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    """Run `python -m MODULE` in an environment, with a request as JSON on its standard input."""
+    return subprocess.run(
+        [sys.executable, "-m", module],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+    )
 
 
 def silence_mlflow() -> None:

@@ -52,7 +52,7 @@ class MlflowTracker(Tracker):
         varied: the settings in which the sweep's trials differ.
     """
 
-    name, is_required = "MLflow", True
+    name, kind, is_required = "MLflow", "mlflow", True
 
     def __init__(
         self,
@@ -72,6 +72,7 @@ class MlflowTracker(Tracker):
         if has_secret(self.tracking_uri):
             ledger.rename_store(self.tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
         super().open(ledger, sweep_id)
+        self._parent_id = None
 
     def sync(
         self, trial_ids: Iterable[str] | None = None, *, status: EndStatus | None = None
@@ -128,12 +129,10 @@ class MlflowTracker(Tracker):
     def client(self) -> "MlflowClient":
         return open_store(self.tracking_uri)
 
-    @cached_property
-    def _experiment_id(self) -> str:
-        return get_or_create_experiment(self.client, self.tracking_uri, self.sweep["name"])
-
     def _begin_run(self) -> None:
         """Find or create the sweep's parent run, set it RUNNING, and tag it with this driver."""
+        name = self.sweep["name"]
+        self._experiment_id = get_or_create_experiment(self.client, self.tracking_uri, name)
         self._reconcile_runs()
         row = self._get_row(PARENT)  # the ledger's record of the run
         if row is None:

@@ -26,7 +26,7 @@ LONGEST = 120  # characters of a folder's name
 class TensorBoardTracker(TrialTracker):
     """Event files in OUT/tensorboard/SWEEP/STUDY/CELL/SEED, one for each cell and seed."""
 
-    name = "TensorBoard"
+    name, kind = "TensorBoard", "tensorboard"
 
     def check_usable(self) -> None:
         """Raise ConfigError if the option is more than the tracker's name."""

@@ -8,14 +8,12 @@ import contextlib
 import json
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from ablate.storage.checkpoints import fetch_weights
-from ablate.tracking.store import Store, build_client_uri, build_public_environment
+from ablate.tracking.store import Store, build_client_uri, build_public_environment, run_module
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame
 from reports.store import open_client
@@ -98,16 +96,7 @@ def _compute_views(
 
     threads = max(1, (os.cpu_count() or 2) // 2)
     request = Request(trials, device, threads, locate_default_cache().resolve())
-    process = subprocess.run(
-        [sys.executable, "-m", "trainables.jobs.views"],
-        input=json.dumps(request.to_dict()),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        check=False,
-        env=environment,
-    )
+    process = run_module("trainables.jobs.views", request.to_dict(), environment)
     lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
     # each failed view is a line of JSON; other lines come from libraries
     failures = [line for line in lines if line.startswith('{"folder"')]

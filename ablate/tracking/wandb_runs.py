@@ -33,7 +33,7 @@ class WandbTracker(TrialTracker):
     Without PROJECT the project is that of `WANDB_PROJECT`, or has the sweep's name.
     """
 
-    name = "Weights & Biases"
+    name, kind = "Weights & Biases", "wandb"
 
     def __init__(self, option: str, out: Path) -> None:
         super().__init__(option, out)
