@@ -10,7 +10,7 @@ interruption the same command continues. Results of other code are recorded as s
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,24 +48,45 @@ from trainables.trial import TrialConfig
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
 
 
-def export_cells(
-    plan: Plan, settings: Settings, to: Path, select: Callable[[str], bool] | None = None
-) -> Counter[str]:
+def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
     """Write to the file `to` the trials that can start now; write no file if there are none.
 
+    Returns:
+        The counts of `list_ready_trials`.
+
+    Raises:
+        ConfigError: as `list_ready_trials`.
+        OSError: the file cannot be written.
+    """
+    entries, counts = list_ready_trials(plan, settings)
+    if entries:
+        write_entries(plan, entries, to)
+    return counts
+
+
+def write_entries(plan: Plan, entries: Sequence[Entry], to: Path) -> None:
+    """Write trials of a plan to the file `to`."""
+    source = Source(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
+    write_cells(to, source, entries)
+
+
+def list_ready_trials(
+    plan: Plan, settings: Settings, *, evaluates: bool = False
+) -> tuple[list[Entry], Counter[str]]:
+    """Record the sweep's cells and proposals, and return the trials that can start now.
+
     Args:
-        select: returns whether to write a trial. It is given if the trials will run in their own
-            folders in `settings.out`: then finished trials that lack an evaluation are written too.
+        evaluates: whether to list finished trials that lack an evaluation, too, because they will
+            run in their own folders in `settings.out`.
 
     Returns:
-        Counts: "trials" in the file, and trials left out: "known" (finished), "busy" (a driver runs
-        them), "evaluations" (trained, and lacking an evaluation) and "later" (cells that become
-        known only by results of other cells).
+        The trials, and counts: "trials" that can start, and trials left out: "known" (finished),
+        "busy" (a driver runs them), "evaluations" (trained, and lacking an evaluation) and "later"
+        (cells that become known only by results of other cells).
 
     Raises:
         ConfigError: a batch cannot run a study, there are too few classes, or recorded results come
             from another version of the code.
-        OSError: the file cannot be written.
     """
     _check_studies(plan, settings)
     counts, entries = Counter[str](), list[Entry]()
@@ -86,8 +107,9 @@ def export_cells(
         # count the cells that become known only by results of other cells
         states = [progression.studies[name] for name in plan.order]
         counts["later"] = sum(s.size - len(s.cells) for s in states if not s.blocked)
-        for state in [state for state in states if state.blocked]:
-            print_text(f"The study {state.name} cannot continue: {state.blocked}")
+        for state in states:
+            if state.blocked:
+                print_text(f"The study {state.name} cannot continue: {state.blocked}")
         # choose the trials that can start now
         job_settings = settings.build_job_settings(plan)
         for trial_id, cells in trials.items():
@@ -95,18 +117,15 @@ def export_cells(
                 counts["known"] += 1
             elif is_held(ledger.get_trial(trial_id)):
                 counts["busy"] += 1
-            elif facts[trial_id].status == "done" and select is None:
+            elif facts[trial_id].status == "done" and not evaluates:
                 counts["evaluations"] += 1
             else:
                 training = build_training_job(cells, job_settings, facts.sources)
                 job = progression.choose_job(cells, training, settings.trials)
-                if job is not None and (select is None or select(trial_id)):
+                if job is not None:
                     entries.append(_build_entry(plan, cells, job))
     counts["trials"] = len(entries)
-    if entries:
-        source = Source(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
-        write_cells(to, source, entries)
-    return counts
+    return entries, counts
 
 
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:

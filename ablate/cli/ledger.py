@@ -105,11 +105,11 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
             sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
         else:
             sweep_ids = [queries.find_sweep(ledger, args.name, "SWEEP")]
+    trackers: Sequence[Tracker] = build_trackers(args.trackers, options.folder)
+    if not trackers:
+        trackers = [MlflowTracker(store.uri, remedy, list_default_settings())]
     refused: dict[str, str] = {}
     for sweep_id in sweep_ids:
-        trackers: Sequence[Tracker] = build_trackers(args.trackers, options.folder) or [
-            MlflowTracker(store.uri, remedy, list_default_settings())
-        ]
         for tracker in trackers:
             count, refused_trials = replay(path, tracker, sweep_id)
             refused |= refused_trials

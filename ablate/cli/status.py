@@ -17,9 +17,9 @@ from ablate.engine.driver_status import (
     list_drivers,
 )
 from ablate.ledger import queries
+from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.submission import tasks
-from ablate.submission.record import find_current
+from ablate.submission.record import QueryError, Submission, find_current
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, TrialFolder
 
@@ -39,11 +39,13 @@ def run(args: argparse.Namespace) -> int:
         known_ids = {sweep["sweep_id"] for sweep in queries.list_sweeps(records)}
         alive = [d for d in list_drivers(path.parent) if d.alive and d.sweep_id in known_ids]
         sweep_ids = list(dict.fromkeys(driver.sweep_id for driver in alive))
-        if (submission := find_current(path.parent)) and submission.sweep_id in known_ids:
-            sweep_ids = list(dict.fromkeys([*sweep_ids, submission.sweep_id]))
+        current = find_current(path.parent)
+        if current is not None and current.sweep_id in known_ids:
+            sweep_ids = list(dict.fromkeys([*sweep_ids, current.sweep_id]))
         if args.sweep is not None or (known_ids and not sweep_ids):
             sweep_ids = [queries.find_sweep(records, args.sweep, "SWEEP")]
-        sweeps = [collect_state(records, path.parent, sweep_id, alive) for sweep_id in sweep_ids]
+        folder = path.parent
+        sweeps = [collect_state(records, folder, each, alive, current) for each in sweep_ids]
     if args.json:
         print_text(json.dumps({"sweeps": sweeps}, indent=1))
         return 0
@@ -53,13 +55,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def collect_state(
-    records: Records, out: Path, sweep_id: str, alive: Sequence[DriverStatus]
+    records: Records,
+    out: Path,
+    sweep_id: str,
+    alive: Sequence[DriverStatus],
+    current: Submission | None = None,
 ) -> dict[str, Any]:
     """Return the present state of a sweep as `ablate status --json` prints it.
 
-    `alive` are the drivers (processes of `ablate run`) at work in the output folder.
+    `alive` are the drivers (processes of `ablate run`) at work in the output folder, and `current`
+    is its submission at work.
     """
-    now, epochs = time.time(), queries.find_last_epochs(records)
+    now = time.time()
+    epochs = {row["trial_id"]: row["epoch"] for row in queries.find_last_epochs(records)}
     trials = {row["trial_id"]: row for row in queries.list_sweep_trials(records, sweep_id)}
 
     def describe_trial(trial_id: str, driver: DriverStatus) -> dict[str, Any]:
@@ -97,25 +105,17 @@ def collect_state(
         "drivers": [describe_driver(driver) for driver in alive if driver.sweep_id == sweep_id],
         "known": queries.count_progress(records, sweep_id),
         "failures": queries.count_failures(records, sweep_id),
-        "submitted": describe_tasks(out, sweep_id),
+        "submitted": describe_tasks(current) if current and current.sweep_id == sweep_id else None,
     }
 
 
-def describe_tasks(out: Path, sweep_id: str) -> str | None:
-    """Return the states of the tasks of `ablate submit`; None if none of this sweep is at work."""
-    submission = find_current(out)
-    if submission is None or submission.sweep_id != sweep_id:
-        return None
+def describe_tasks(submission: Submission) -> str:
+    """Return the states of the tasks of `ablate submit` that are at work."""
     try:
-        states = tasks.describe_states(submission, tasks.list_states(submission))
-    except (tasks.QueryError, OSError) as error:  # OSError: the lock is another user's
+        states = submission.describe_states(submission.list_states())
+    except (QueryError, OSError) as error:  # OSError: the lock is another user's
         states = str(error)
     return f"{submission} ({submission.folder}): {states}"
-
-
-def describe_process(pid: int, host: str) -> str:
-    """Return `process PID on HOST`; of `host` only the name, without the part after +."""
-    return f"process {pid} on {host.partition('+')[0]}"
 
 
 def describe_state(state: dict[str, Any]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _describe_activity(driver: dict[str, Any]) -> str:
     """Return how long a driver has run, how many of its slots are in use, and the time left."""
     text = f"{'stopping, ' if driver['stopping'] else ''}running for "
     text += f"{format_duration(driver['seconds'])} "
-    text += f"({describe_process(driver['pid'], driver['host'])})"
+    text += f"({Owner.parse(driver['owner']).describe()})"
     if driver["slots"] is None:
         return f"{text}; Ray is starting" if driver["studies"] else text  # `ablate submit`
     # a trial holds a slot once a node has reported it

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.batch import export_cells, import_batch
+from ablate.batch import import_batch, list_ready_trials, write_entries
 from ablate.engine.driver import stop_on_signals
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
@@ -27,13 +27,13 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
-from ablate.submission import tasks
-from ablate.submission.record import FOLDER, Submission, find_current, list_submissions
+from ablate.submission import record
+from ablate.submission.record import FOLDER, Submission
 from ablate.values.terminal import print_text
 from trainables.core.trial_folder import TrialFolder, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
-from trainables.jobs.batch.files import RESULT_NAME, digest
+from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
 
 MOST_TASKS = 1000  # Slurm's default `MaxArraySize` allows the numbers up to 1000
 MOST_SECONDS = 30.0  # between two questions for states
@@ -103,14 +103,14 @@ class Follower:
             ConfigError: sbatch refuses a job, a job of another sweep is at work, a result is
                 damaged, or Slurm does not answer (only with `detach`).
         """
-        self.current, pause = find_current(self.settings.out), 1.0  # of a killed command
+        self.current, pause = record.find_current(self.settings.out), 1.0  # of a killed command
         while not self.stop.is_set():
             self.current = self.current or self._submit()
             if self.current is None:
                 return
             try:
                 is_at_work = self._watch(self.current)
-            except tasks.QueryError as error:  # Slurm's controller may be restarting
+            except record.QueryError as error:  # Slurm's controller may be restarting
                 if detach:
                     raise
                 self._report(str(error))
@@ -137,7 +137,7 @@ class Follower:
 
     def _watch(self, submission: Submission) -> bool:
         """Record new results, and all when the tasks have ended; return whether tasks are left."""
-        if not tasks.has_job(submission):
+        if not submission.has_job():
             # rename the folder, so that tasks that Slurm creates nevertheless find no trials
             answer = " ".join(submission.read_answer().split())
             submission.folder.rename(f"{submission.folder}.unknown")
@@ -145,14 +145,14 @@ class Follower:
                 return False
             remedy = "Correct --slurm or --sbatch, and give the command again."
             raise ConfigError("--slurm", f"sbatch refused the job: {answer}. {remedy}")
-        states = tasks.list_states(submission)
+        states = submission.list_states()
         if states and submission.sweep_id != self.plan.sweep_id:
             fault = f"{submission} runs trials of another spec (sweep {submission.sweep_id})"
             raise ConfigError("--out", f"{fault}. Wait for its end, or give another --out.")
         missing = self._collect(submission)
         n_trials = len(submission.progress)
         text = f"{n_trials - len(missing)} of {n_trials} trials have a result"
-        self._report(f"{submission}: {tasks.describe_states(submission, states)}; {text}")
+        self._report(f"{submission}: {submission.describe_states(states)}; {text}")
         if not states:
             self._settle(submission, missing)
         return bool(states)
@@ -168,8 +168,9 @@ class Follower:
 
     def _settle(self, submission: Submission, missing: set[str]) -> None:
         """Mark a submission as ended, and print how the tasks of the missing trials ended."""
-        ends = tasks.list_ends(submission) if missing else {}
-        counts = Counter(ends.get(submission.find_task(trial), "unknown") for trial in missing)
+        ends = submission.list_ends() if missing else {}
+        numbers = submission.number_tasks()
+        counts = Counter(ends.get(numbers[trial], "unknown") for trial in missing)
         if missing:
             text = ", ".join(f"{count} {end}" for end, count in counts.items())
             text = f"{len(missing)} trials have no result, and their tasks have ended: {text}"
@@ -187,25 +188,27 @@ class Follower:
         if settings.retry_failed:
             with Ledger(settings.ledger) as ledger:
                 ledger.reset_failures(self.plan.sweep_id)
-        submissions, progress = list_submissions(settings.out), dict[str, str]()
+        self.settings = replace(settings, retry_failed=False)  # once
+        # leave out trials of which four tasks have ended without progress
+        submissions = record.list_submissions(settings.out)
         n_begun = sum(1 for _ in settings.trials.glob("*"))
+        entries, progress = list[Entry](), dict[str, str]()
         self.given_up.clear()
-
-        def select(trial_id: str) -> bool:
-            """Note a trial's progress; return False if four tasks have ended without progress."""
-            progress[trial_id] = self._describe_progress(trial_id) or f"{n_begun} others have begun"
-            tries = [s for s in submissions if s.progress.get(trial_id) == progress[trial_id]]
+        for entry in list_ready_trials(self.plan, self.settings, evaluates=True)[0]:
+            trial_id = entry.trial_id
+            state = self._describe_progress(trial_id) or f"{n_begun} others have begun"
+            tries = [s for s in submissions if s.progress.get(trial_id) == state]
             if len(tries) > RETRIES and not settings.retry_failed:
                 self.given_up[trial_id] = tries[-1].locate_log(trial_id)
-                del progress[trial_id]
-            return trial_id in progress
-
+            else:
+                progress[trial_id] = state
+                entries.append(entry)
+        if not entries:
+            return None
         # write the trials and the record
         name = f"ablate-{time.strftime('%Y-%m-%d-%H%M%S')}-{secrets.token_hex(4)}"
         cells = settings.out.resolve() / FOLDER / name / "cells.jsonl"
-        self.settings = replace(settings, retry_failed=False)  # once
-        if not export_cells(self.plan, self.settings, cells, select)["trials"]:
-            return None
+        write_entries(self.plan, entries, cells)
         for trial_id in progress:  # a result of an earlier submission is none of this one
             self._locate_result(trial_id).unlink(missing_ok=True)
         submission = Submission(
@@ -221,7 +224,7 @@ class Follower:
         command += ["--out", str(settings.out.resolve()), "--processes", str(self.trials_at_once)]
         if not submission.is_local and settings.request.device == "auto":
             command += ["--device", "cuda"]  # a node whose GPU is unusable ends with a sentence
-        tasks.start_tasks(submission, command, self.sbatch or (), self.limit)
+        submission.start_tasks(command, self.sbatch or (), self.limit)
         return submission
 
     def _describe_progress(self, trial_id: str) -> str:

@@ -18,7 +18,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
 from ablate.submission import follower as follower_module
-from ablate.submission import record, tasks
+from ablate.submission import record
 from ablate.submission.follower import Follower
 from ablate.submission.record import Submission, list_submissions
 from tests.ablate import specs
@@ -88,11 +88,12 @@ def test_killed_at_any_point_it_goes_on_and_submits_nothing_twice(
         return step
 
     for where, name in (
-        (follower_module, "export_cells"),
+        (follower_module, "list_ready_trials"),
+        (follower_module, "write_entries"),
         (follower_module, "import_batch"),
         (record, "write_atomically"),
         (Submission, "launch"),
-        (tasks, "has_job"),
+        (Submission, "has_job"),
     ):
         monkeypatch.setattr(where, name, killing(getattr(where, name)))
     plan, kills = sweep(tune=SEARCH), 0
@@ -133,7 +134,7 @@ def test_a_job_that_another_command_submitted_is_followed(cluster: Cluster) -> N
     with pytest.raises(ConfigError, match="Slurm job 100 runs trials of another spec"):
         follower(sweep(other=SEARCH), cluster).run()
     (cluster.folder / "down").touch()
-    with pytest.raises(tasks.QueryError, match="Unable to contact controller"):
+    with pytest.raises(record.QueryError, match="Unable to contact controller"):
         follower(plan, cluster).run(detach=True)
     (cluster.folder / "down").unlink()
     follower(plan, cluster).run()
@@ -278,15 +279,15 @@ def test_local_processes_hold_a_lock_while_they_live(tmp_path: Path) -> None:
     folder = tmp_path / record.FOLDER / "ablate-0"
     made = Submission(folder=folder, is_local=True, sweep_id="s", tasks=1, progress={"a": ""})
     made.write()
-    assert not tasks.has_job(made) and tasks.list_states(made) == []
+    assert not made.has_job() and made.list_states() == []
     script = f"until [[ -e {folder}/end ]]; do sleep 0.02; done"
-    tasks.start_tasks(made, ["bash", "-c", script], (), None)
+    made.start_tasks(["bash", "-c", script], (), None)
     (known,) = list_submissions(tmp_path)
-    assert tasks.has_job(known) and os.killpg(int(made.job_id), 0) is None
-    assert tasks.list_states(known) == ["RUNNING"]
+    assert known.has_job() and os.killpg(int(made.job_id), 0) is None
+    assert known.list_states() == ["RUNNING"]
     (folder / "end").touch()
     deadline = time.monotonic() + 10
-    while tasks.list_states(known):
+    while known.list_states():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
