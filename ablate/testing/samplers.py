@@ -9,7 +9,6 @@ A proposal depends only on the search's key, its number and the earlier results,
 failed or running. It holds only active axes, with values of these axes.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,15 +75,7 @@ def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
     assert list(params) == list(active), f"{list(params)} are not the axes {list(active)}"
     for path, value in params.items():
         axis = space[path]
-        if axis.choice is not None:
-            choices = [to_canonical_json(choice) for choice in axis.choice]
-            assert to_canonical_json(value) in choices, f"{path}: {value!r} is no choice"
-            continue
-        assert axis.low is not None and axis.high is not None
-        assert axis.low <= value <= axis.high, f"{path}: {value!r} is outside the axis"
+        assert axis.is_possible(value), f"{path}: {value!r} is no value of the axis"
         number = int if axis.whole else float
-        assert isinstance(value, number), f"{path}: {value!r} must be of type {number.__name__}"
-        if axis.step is not None:
-            steps = (value - axis.low) / axis.step
-            is_step = math.isclose(steps, round(steps), abs_tol=1e-9)
-            assert is_step, f"{path}: {value!r} is no multiple of the step"
+        is_number = axis.choice is not None or isinstance(value, number)
+        assert is_number, f"{path}: {value!r} must be of type {number.__name__}"
