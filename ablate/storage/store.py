@@ -21,9 +21,20 @@ from reports.uri import redact_text, redact_uri
 from trainables.errors import ConfigError
 
 OPTION = "--storage"
-VARIABLE = "env:"
+ENV = "env:"
 PIECE = 1 << 20  # bytes
 DRAFT = ".tmp"  # end of the name of an incomplete upload
+
+
+def expand_variable(address: str, option: str) -> str:
+    """Return an address or, for `env:NAME`, the value of the environment variable NAME."""
+    if not address.startswith(ENV):
+        return address
+    name = address.removeprefix(ENV)
+    if value := os.environ.get(name, ""):
+        return value
+    fault = f"{address!r} names an environment variable that is not set."
+    raise ConfigError(option, f"{fault} Run `export {name or 'NAME'}=URI`, or give the URI itself.")
 
 
 class StorageError(OSError):
@@ -51,12 +62,7 @@ class Storage:
         """Find pyarrow's file system and the path in it for a URI, a path or `env:NAME`."""
         import pyarrow.fs
 
-        self.uri = address
-        if address.startswith(VARIABLE):
-            self.uri = os.environ.get(address.removeprefix(VARIABLE), "")
-            if not self.uri:
-                fault = f"{address!r} names an environment variable that is not set."
-                raise ConfigError(OPTION, f"{fault} Set the variable to a URI or a path.")
+        self.uri = expand_variable(address, OPTION)
         self.files: Any
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
+from ablate.storage.store import ENV, expand_variable
 from reports.store import QUIET
 from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 OPTION = "--tracking-uri"
-ENV = "env:"
 VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 CREDENTIALS = (
@@ -59,17 +59,7 @@ class Store:
         """The URI for MLflow, perhaps with a password: --tracking-uri, or else SQLite in --out."""
         if self.option is None:
             return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
-        if not self.option.startswith(ENV):
-            return self.option
-        # `env:NAME` names the variable that holds the URI
-        name = self.option.removeprefix(ENV)
-        if uri := os.environ.get(name, ""):
-            return uri
-        raise ConfigError(
-            OPTION,
-            f"{self.option!r} names an environment variable that is not set. Run `export "
-            f"{name or 'NAME'}=URI`, or give the URI of the store itself.",
-        )
+        return expand_variable(self.option, OPTION)
 
     @property
     def redacted_uri(self) -> str:
