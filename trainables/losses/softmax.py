@@ -4,18 +4,15 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables.config.ranges import log_range
-from trainables.config.registry import NamedConfig
+from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.proxies import ClassLoss, Init
 
-# 0 is read as None, so that both are one trial.
-LabelSmoothing = Annotated[
-    float | None, Field(ge=0, lt=1), AfterValidator(lambda smoothing: smoothing or None)
-]
+LabelSmoothing = Annotated[float | None, Field(ge=0, lt=1), store_as_none(0)]
 
 
 @LOSSES.register("normsoftmax")

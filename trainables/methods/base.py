@@ -20,7 +20,7 @@ the backbone runs in autocast.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -91,11 +91,6 @@ class MethodParts(TypedDict):
     embedding: "EmbeddingConfig"
     loss: Loss
     classes: int
-
-
-def read_as_none(default: object) -> Callable[[Any], Any]:
-    """Return a validator that reads an option's default as None, so that both are one trial."""
-    return lambda value: None if value == default else value
 
 
 class Method(nn.Module):

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.ranges import log_range
-from trainables.config.registry import NamedConfig
+from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Loss, ParamGroup, References, build_probe, make_pairs
 from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
 
@@ -128,9 +128,7 @@ class DDML(Plain):
         split: Literal["closed", "sampled"] = "closed"
         metric_input: Literal["mean", "sample"] = "mean"
         specific_input: Literal["sample", "mean", "unit"] = "sample"
-        std_start: Literal["exact", "kaiming"] | None = None
-
-        kaiming_is_none = field_validator("std_start", mode="before")(read_as_none("kaiming"))
+        std_start: Annotated[Literal["exact", "kaiming"] | None, store_as_none("kaiming")] = None
 
     @classmethod
     def check(cls, trial: "Trial") -> None:

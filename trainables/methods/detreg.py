@@ -7,21 +7,21 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Generator, Tensor
 from torch.func import jacrev, vmap
 
 from trainables import streams
 from trainables.config.ranges import log_range, range_between
-from trainables.config.registry import NamedConfig
+from trainables.config.registry import NamedConfig, store_as_none
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -143,9 +143,7 @@ class DetReg(Plain):
         spectrum: Literal["diagonal", "singular"] = "diagonal"
         across: Across = "sum"
         normalize: bool = True
-        input: Literal["raw", "unit", "sqrt_d"] | None = None
-
-        unit_is_none = field_validator("input", mode="before")(read_as_none("unit"))
+        input: Annotated[Literal["raw", "unit", "sqrt_d"] | None, store_as_none("unit")] = None
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         """Build one flow, or two ("dueling"), whose branches share the loss or have one each."""

@@ -4,19 +4,19 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.ranges import log_range, range_between
-from trainables.config.registry import NamedConfig
+from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
 
@@ -139,9 +139,7 @@ class DVML(Plain):
         reconstruction: Literal["squared", "norm"] = "squared"
         target: Literal["detached", "attached"] = "detached"
         spread: Literal["attached", "detached"] = "attached"
-        kl_over: Literal["sum", "mean"] | None = None
-
-        sum_is_none = field_validator("kl_over", mode="before")(read_as_none("sum"))
+        kl_over: Annotated[Literal["sum", "mean"] | None, store_as_none("sum")] = None
 
     @classmethod
     def check(cls, trial: "Trial") -> None:

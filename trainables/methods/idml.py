@@ -6,20 +6,21 @@ E = D + U · R references.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables.backbones.extra_token import check_tokens
 from trainables.config.ranges import log_range, range_between
+from trainables.config.registry import store_as_none
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
 from trainables.losses.softmax import Softmax
-from trainables.methods.base import METHODS, MethodParts, Progress, State, read_as_none
+from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
 
@@ -132,9 +133,7 @@ class IDML(Mixing):
         test_metric: Literal["semantic", "introspective"] = "semantic"
         uncertainty_gain: float = Field(0.01, gt=0, le=100)
         uncertainty_token: Literal["discarded", "kept"] | None = None
-        bias_in_score: bool | None = None
-
-        false_is_none = field_validator("bias_in_score")(read_as_none(False))
+        bias_in_score: Annotated[bool | None, store_as_none(False)] = None
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         """Build the uncertainty layer beside the head, and learnable uncertainties of proxies."""

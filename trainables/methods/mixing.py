@@ -4,15 +4,15 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Generator, Tensor
 
-from trainables.config.registry import NamedConfig
+from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses.base import LOSSES, Loss, Traits
-from trainables.methods.base import Batch, MethodParts, read_as_none
+from trainables.methods.base import Batch, MethodParts
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class MixingConfig(NamedConfig):
     originals: Literal["kept", "replaced"] = "kept"
     mixing_probability: float = Field(1.0, gt=0, le=1)
     mixed_labels: Literal["sets", "weighted"] = "sets"
-    objective: Literal["separate", "joint"] | None = None
-
-    separate_is_none = field_validator("objective", mode="before")(read_as_none("separate"))
+    objective: Annotated[Literal["separate", "joint"] | None, store_as_none("separate")] = None
 
 
 class Mixing(Plain):

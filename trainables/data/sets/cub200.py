@@ -10,11 +10,10 @@ Classes 1–100 train, 101–200 are tested, as in all papers of deep metric lea
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import field_validator
+from typing import Annotated, Literal
 
 from trainables.config.images import DataConfig
+from trainables.config.registry import store_as_none
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import About, Count
@@ -46,13 +45,7 @@ class Cub200(FileSet):
         """boxes: each image is cropped to its bounding box first."""
 
         name: Literal["cub200"] = "cub200"
-        boxes: bool | None = None
-
-        @field_validator("boxes")
-        @classmethod
-        def normalize_boxes(cls, value: Any) -> Any:
-            """Store False as None, so that a trial with False has the same id as one without it."""
-            return value or None
+        boxes: Annotated[bool | None, store_as_none(False)] = None
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
