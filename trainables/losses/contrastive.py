@@ -68,15 +68,19 @@ class Contrastive(Loss):
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Return the means of ℓ(D − m⁺) over positive and ℓ(m − D) over negative pairs, added."""
         distance = -score
-        attract = self._average_excess(distance - self.options.pos_margin, pairs.pos)
-        repel = self._average_excess(self.options.margin - distance, pairs.neg)
+        options = {"average": self.options.average, "form": self.options.form}
+        attract = average_excess(distance - self.options.pos_margin, pairs.pos, **options)
+        repel = average_excess(self.options.margin - distance, pairs.neg, **options)
         return (attract + repel).mean()
 
-    def _average_excess(self, excess: Tensor, weights: Tensor) -> Tensor:
-        """Average [excess]₊ (½ [excess]₊² if "squared") over pairs; "active" leaves out zeros."""
-        value = F.relu(excess)
-        if self.options.form == "squared":
-            value = 0.5 * value.square()
-        count_weights = weights * (excess > 0) if self.options.average == "active" else weights
-        count = count_weights.sum((-2, -1))
-        return (weights * value).sum((-2, -1)) / torch.where(count > 0, count, 1)
+
+def average_excess(
+    excess: Tensor, weights: Tensor, *, average: str, form: str = "linear"
+) -> Tensor:
+    """Average [excess]₊ (½ [excess]₊² if "squared") over pairs; "active" leaves out zeros."""
+    value = F.relu(excess)
+    if form == "squared":
+        value = 0.5 * value.square()
+    count_weights = weights * (excess > 0) if average == "active" else weights
+    count = count_weights.sum((-2, -1))
+    return (weights * value).sum((-2, -1)) / torch.where(count > 0, count, 1)

@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
+from trainables.losses.ranking import average_over_queries
 
 FARTHEST = 4.0  # squared distance of opposite unit vectors
 
@@ -62,7 +63,5 @@ class FastAP(Loss):
         precision = positives_so_far / torch.where(items_so_far > 0, items_so_far, 1)
         # the mean of that precision over a query's positives
         count = pairs.pos.sum(-1)
-        has_positives = count > 0
-        average = (positives * precision).sum(-1) / torch.where(has_positives, count, 1)
-        loss = torch.where(has_positives, 1 - average, 0)
-        return (loss.sum(-1) / has_positives.sum(-1).clamp_min(1)).mean()
+        average = (positives * precision).sum(-1) / torch.where(count > 0, count, 1)
+        return average_over_queries(1 - average, pairs.pos)

@@ -127,7 +127,6 @@ class SphViT(PairwiseEntropy):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
 
     class Config(EntropyConfig):
         """temperature: τ; 0.1 is the paper's value."""

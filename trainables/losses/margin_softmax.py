@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.base import LOSSES, Pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.proxies import ClassLoss, Init
 from trainables.losses.softmax import soft_cross_entropy
@@ -39,7 +39,6 @@ class MarginSoftmax(ClassLoss):
     which must lie in [−1, 1] for the angular losses.
     """
 
-    geometry = Geometry("cosine")
     classifies = True
     VECTORS = "weights"
     options: MarginConfig

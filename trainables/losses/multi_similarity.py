@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
+from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
 from trainables.losses.proxy_anchor import log_one_plus_column_sum
 
 
@@ -39,7 +39,6 @@ class MultiSimilarity(Loss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):

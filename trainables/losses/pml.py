@@ -11,7 +11,7 @@ Shape legend: B queries · D embedding dimensions · S label slots · `...` lead
 import inspect
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, create_model
@@ -19,11 +19,8 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Traits
+from trainables.losses.base import LOSSES, Geometry, Loss, Traits, Trial
 from trainables.losses.views import check_one_label
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 LIBRARY = "pytorch_metric_learning"
 SIZE_ARGUMENTS = ("num_classes", "embedding_size")
@@ -98,7 +95,7 @@ class Pml(Loss):
     )
 
     @classmethod
-    def check(cls, trial: "Trial", method: Traits) -> None:
+    def check(cls, trial: Trial, method: Traits) -> None:
         """Refuse a trial whose library loss cannot run, by calling the loss with a small batch."""
         check_one_label(trial, method, "passes one class index for each image to its library")
         if method.own_scores:

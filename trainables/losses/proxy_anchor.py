@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
+from trainables.losses.base import LOG_OF_0, LOSSES, Pairs
 from trainables.losses.proxies import ClassLoss, Init
 
 
@@ -36,7 +36,6 @@ class ProxyAnchor(ClassLoss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
 
     class Config(NamedConfig):
         """alpha: scale α; 32 is the paper's value.

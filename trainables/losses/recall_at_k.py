@@ -4,7 +4,7 @@ Shape legend: B queries, which are the references too · P positives · K values
 dimensions.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,17 +12,9 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs, Traits, make_pairs
-from trainables.losses.ranking import (
-    add_queries,
-    average_over_queries,
-    gather_positives,
-    sum_steps,
-)
+from trainables.losses import ranking
+from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs, Traits, Trial, make_pairs
 from trainables.losses.views import check_one_label
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 
 @LOSSES.register("recall_at_k")
@@ -57,7 +49,6 @@ class RecallAtK(Loss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
@@ -85,7 +76,7 @@ class RecallAtK(Loss):
     options: Config
 
     @classmethod
-    def check(cls, trial: "Trial", method: Traits) -> None:
+    def check(cls, trial: Trial, method: Traits) -> None:
         assert isinstance(trial.loss, cls.Config)
         if trial.loss.simix:
             check_one_label(trial, method, "with simix mixes images of one class")
@@ -97,10 +88,10 @@ class RecallAtK(Loss):
             score, pairs = mix_similarities(score, pairs, generator)
         listed = pairs.pos + pairs.neg
         if options.include_query:
-            listed = add_queries(listed)
-        positive_score, in_use = gather_positives(score, pairs.pos)
+            listed = ranking.add_queries(listed)
+        positive_score, in_use = ranking.gather_positives(score, pairs.pos)
         # the sum over the list has σ(0) = 1/2 of the positive itself
-        closer = sum_steps(
+        closer = ranking.sum_steps(
             score, positive_score, listed, lambda x: (x / options.temperature).sigmoid()
         )
         rank = 0.5 + closer
@@ -108,7 +99,7 @@ class RecallAtK(Loss):
         hits = ((k - rank[..., None]) / options.rank_temperature).sigmoid()  # [..., B, P, K]
         hits = (hits * in_use[..., None]).sum(-2).minimum(k)
         possible = in_use.sum(-1)[:, None].minimum(k).clamp_min(1)
-        return average_over_queries(1 - (hits / possible).mean(-1), pairs.pos)
+        return ranking.average_over_queries(1 - (hits / possible).mean(-1), pairs.pos)
 
 
 def mix_similarities(

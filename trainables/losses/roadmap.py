@@ -4,19 +4,14 @@ import math
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.ranking import (
-    add_queries,
-    average_over_queries,
-    gather_positives,
-    sum_steps,
-)
+from trainables.losses import ranking
+from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
+from trainables.losses.contrastive import average_excess
 
 
 @LOSSES.register("roadmap")
@@ -59,7 +54,6 @@ class Roadmap(Loss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
@@ -103,15 +97,15 @@ class Roadmap(Loss):
 
     def _compute_sup_ap(self, score: Tensor, pairs: Pairs) -> Tensor:
         """Return L_SupAP."""
-        pos = add_queries(pairs.pos) if self.options.include_query else pairs.pos
-        positive_score, in_use = gather_positives(score, pos)
-        fixed = positive_score.detach()
+        pos = ranking.add_queries(pairs.pos) if self.options.include_query else pairs.pos
+        positive_score, in_use = ranking.gather_positives(score, pos)
+        own = positive_score.detach()
         # the positive itself counts as 1, the first summand of r⁺
-        rank_among_positives = sum_steps(fixed, fixed, in_use, lambda t: (t >= 0).to(t.dtype))
-        closer_negatives = sum_steps(score, positive_score, pairs.neg, self._compute_step)
+        rank_among_positives = ranking.sum_steps(own, own, in_use, lambda t: (t >= 0).to(t.dtype))
+        closer_negatives = ranking.sum_steps(score, positive_score, pairs.neg, self._compute_step)
         rank = torch.where(in_use, rank_among_positives + closer_negatives, 1)
         precision = (in_use * rank_among_positives / rank).sum(-1) / in_use.sum(-1).clamp_min(1)
-        return average_over_queries(1 - precision, pairs.pos)
+        return ranking.average_over_queries(1 - precision, pairs.pos)
 
     def _compute_step(self, difference: Tensor) -> Tensor:
         """Return H⁻ of a difference of similarities."""
@@ -126,13 +120,7 @@ class Roadmap(Loss):
 
     def _compute_calibration(self, score: Tensor, pairs: Pairs) -> Tensor:
         """Return the mean of [a − s]₊ over positive pairs plus that of [s − b]₊ over negatives."""
-        total = score.new_zeros(())
-        for excess, weights in (
-            (self.options.positive_margin - score, pairs.pos),
-            (score - self.options.negative_margin, pairs.neg),
-        ):
-            counted = weights * (excess > 0) if self.options.average == "active" else weights
-            count = counted.sum((-2, -1))
-            value = (weights * F.relu(excess)).sum((-2, -1))
-            total = total + (value / torch.where(count > 0, count, 1)).mean()
-        return total
+        average, far = self.options.average, self.options.positive_margin - score
+        near = score - self.options.negative_margin
+        attract = average_excess(far, pairs.pos, average=average)
+        return attract.mean() + average_excess(near, pairs.neg, average=average).mean()

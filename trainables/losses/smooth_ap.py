@@ -7,13 +7,8 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.ranking import (
-    add_queries,
-    average_over_queries,
-    gather_positives,
-    sum_steps,
-)
+from trainables.losses import ranking
+from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
 
 
 @LOSSES.register("smooth_ap")
@@ -45,7 +40,6 @@ class SmoothAP(Loss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):
@@ -64,15 +58,15 @@ class SmoothAP(Loss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Return the mean over queries of 1 − the smooth average precision."""
-        pos = add_queries(pairs.pos) if self.options.include_query else pairs.pos
-        positive_score, in_use = gather_positives(score, pos)
+        pos = ranking.add_queries(pairs.pos) if self.options.include_query else pairs.pos
+        positive_score, in_use = ranking.gather_positives(score, pos)
         # both sums have σ(0) = 1/2 of the positive itself
-        rank = 0.5 + sum_steps(score, positive_score, pos + pairs.neg, self._compute_step)
-        rank_among_positives = 0.5 + sum_steps(
+        rank = 0.5 + ranking.sum_steps(score, positive_score, pos + pairs.neg, self._compute_step)
+        rank_among_positives = 0.5 + ranking.sum_steps(
             positive_score, positive_score, in_use, self._compute_step
         )
         precision = (in_use * rank_among_positives / rank).sum(-1) / in_use.sum(-1).clamp_min(1)
-        return average_over_queries(1 - precision, pairs.pos)
+        return ranking.average_over_queries(1 - precision, pairs.pos)
 
     def _compute_step(self, difference: Tensor) -> Tensor:
         return (difference / self.options.temperature).sigmoid()

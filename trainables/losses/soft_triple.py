@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.base import LOSSES, Pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.proxies import ClassLoss, Init
 from trainables.losses.softmax import soft_cross_entropy
@@ -47,7 +47,6 @@ class SoftTriple(ClassLoss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     VECTORS = "centres"
 
     class Config(NamedConfig):

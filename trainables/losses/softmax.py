@@ -40,7 +40,6 @@ class NormSoftmax(ClassLoss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     classifies = True
     VECTORS = "weights"
 

@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOG_OF_0, LOSSES, BatchNeeds, Geometry, Loss, Pairs
+from trainables.losses.base import LOG_OF_0, LOSSES, BatchNeeds, Loss, Pairs
 from trainables.losses.ranking import average_over_queries
 
 
@@ -38,7 +38,6 @@ class SupCon(Loss):
     """
 
     REVISION = 1
-    geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
     class Config(NamedConfig):

@@ -4,14 +4,9 @@ Losses that pair images of a class (N-pair, HypViT) assume batches in which each
 many adjacent images. Views are computed from the labels here, so that any order is paired rightly.
 """
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 
-from trainables.losses.base import BatchNeeds, Loss, Traits
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
+from trainables.losses.base import BatchNeeds, Loss, Traits, Trial
 
 
 class ViewLoss(Loss):
@@ -20,7 +15,7 @@ class ViewLoss(Loss):
     batch = BatchNeeds(per_class=2, layout="class_major")
 
     @classmethod
-    def check(cls, trial: "Trial", method: Traits) -> None:
+    def check(cls, trial: Trial, method: Traits) -> None:
         check_one_label(trial, method, "pairs up the images of a class")
 
 
@@ -35,7 +30,7 @@ def number_views(labels: Tensor) -> tuple[Tensor, Tensor]:
     return same_class, same_class.long().tril(-1).sum(-1)
 
 
-def check_one_label(trial: "Trial", method: Traits, reason: str) -> None:
+def check_one_label(trial: Trial, method: Traits, reason: str) -> None:
     """Refuse a method that gives an image several labels; `reason` says what the loss does."""
     if method.label_sets:
         raise ValueError(

@@ -3,7 +3,7 @@
 Shape legend: B batch · D embedding dimensions · n points, which are proxies or the images.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from pydantic import Field
@@ -12,12 +12,9 @@ from torch import Generator, Tensor
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Loss
+from trainables.losses.base import LOSSES, Loss, Trial
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 
 @METHODS.register("anti_collapse")
@@ -78,7 +75,7 @@ class AntiCollapse(Plain):
         epsilon: float = Field(0.5, gt=0, le=100, **log_range(0.05, 5, "0.5 in the authors' code"))
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse points that are proxies with a loss that has none."""
         config, name = trial.method, trial.loss.name
         assert isinstance(config, cls.Config)

@@ -27,12 +27,11 @@ from torch import Tensor, nn
 
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, make_pairs
+from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, Trial, make_pairs
 from trainables.methods.head import Principal, find_principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
-    from trainables.config.sections import Trial
 
 METHODS: "Registry[type[Method]]" = Registry("methods", "trainables.methods")
 
@@ -140,7 +139,7 @@ class Method(nn.Module):
         self.principal: Principal = find_principal_start  # PCA for `fit`; a trial caches it
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Raise a ValueError, with reason and remedy, if the method does not fit the trial."""
 
     @classmethod

@@ -5,7 +5,7 @@ Shape legend: B batch · F features · D embedding dimensions · P classes.
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,14 +16,11 @@ from trainables import streams
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Loss, ParamGroup, References, build_probe, make_pairs
+from trainables.losses.base import Loss, ParamGroup, References, Trial, build_probe, make_pairs
 from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 # σ = softplus(raw − 5), 0.0067 where raw is 0
 STD_SHIFT = 5.0
@@ -131,7 +128,7 @@ class DDML(Plain):
         std_start: Annotated[Literal["exact", "kaiming"] | None, store_as_none("kaiming")] = None
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse `logit_scale: tied` with a loss that has proxies but states no scale to tie to."""
         config = trial.method
         assert isinstance(config, cls.Config)

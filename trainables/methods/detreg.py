@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
+from typing import Annotated, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -19,13 +19,10 @@ from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig, store_as_none
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
-from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
+from trainables.losses.base import Geometry, Loss, ParamGroup, Trial, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 Across = Literal["sum", "mean", "product"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -161,7 +158,7 @@ class DetReg(Plain):
                 self.second_loss = copy.deepcopy(self.loss)
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse a k-th neighbour that no batch has, because a class has too few images in it."""
         config, per_class = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)

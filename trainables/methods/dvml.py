@@ -4,7 +4,7 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 from pydantic import Field
@@ -13,15 +13,12 @@ from torch import Generator, Tensor, nn
 from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig, store_as_none
-from trainables.losses.base import ParamGroup, Traits, make_pairs
+from trainables.losses.base import ParamGroup, Traits, Trial, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
 LOG_VARIANCE_BEND = 10.0
@@ -142,7 +139,7 @@ class DVML(Plain):
         kl_over: Annotated[Literal["sum", "mean"] | None, store_as_none("sum")] = None
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse a phase that runs but in which all weights are 0, so that nothing would train."""
         config = trial.method
         assert isinstance(config, cls.Config)

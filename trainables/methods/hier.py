@@ -5,7 +5,7 @@ images of the batch or the ancestors · T triplets.
 """
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,12 +16,9 @@ from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import ParamGroup, make_pairs
+from trainables.losses.base import ParamGroup, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 NEIGHBOURS = 20  # the value of the authors' scripts
 
@@ -110,7 +107,7 @@ class HIER(Plain):
             return self
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse a number of neighbours with which a batch has no triplets."""
         config, size = trial.method, trial.training.batch_size
         assert isinstance(config, cls.Config)

@@ -6,7 +6,7 @@ E = D + U · R references.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +17,12 @@ from trainables.backbones.extra_token import check_tokens
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import store_as_none
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, build_probe
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, Trial, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
 from trainables.losses.softmax import Softmax
 from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 # Least α that r divides by. Below it `safe_sqrt` gives α = 0 with gradient 0 and e^{−r/τ} is
 # taken at this α: Eq. 6 and 8 vanish there all the same, and nothing is 0/0.
@@ -153,7 +150,7 @@ class IDML(Mixing):
             self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse combinations of options, loss and backbone for which the method is not defined."""
         super().check(trial)
         config, name = trial.method, trial.loss.name

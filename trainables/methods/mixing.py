@@ -4,19 +4,16 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig, store_as_none
-from trainables.losses.base import LOSSES, Loss, Traits
+from trainables.losses.base import LOSSES, Loss, Traits, Trial
 from trainables.methods.base import Batch, MethodParts
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
 
 UNUSED = -1  # marks a label slot without a label
 
@@ -70,7 +67,7 @@ class Mixing(Plain):
         self.share: Tensor | None = None
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse a way of mixing that does not fit the trial's inputs, its steps or its loss."""
         super().check(trial)
         config = trial.method

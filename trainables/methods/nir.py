@@ -4,7 +4,7 @@ Shape legend: B batch · F features · D embedding dimensions · C classes · K 
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -17,13 +17,9 @@ from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
 from trainables.flows.flow import Flow, FlowConfig, FlowOutput
-from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
+from trainables.losses.base import LOSSES, Loss, ParamGroup, References, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
-
-if TYPE_CHECKING:
-    from trainables.config.sections import Trial
-
 
 # Above this exponent e^x goes on as its tangent, so that the squares of its gradients, which Adam
 # keeps in float32, stay finite: those of e^45 do not.
@@ -156,7 +152,7 @@ class NIR(Plain):
             return self
 
     @classmethod
-    def check(cls, trial: "Trial") -> None:
+    def check(cls, trial: Trial) -> None:
         name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
