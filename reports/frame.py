@@ -17,7 +17,9 @@ from reports.store import load_artifact, open_client, search_runs
 from reports.uri import redact_uri
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas import DataFrame
+else:  # pandas is imported when a table is made, which keeps plans fast
+    DataFrame = Any
 
 PARENT_TAG = "mlflow.parentRunId"
 FINAL = "final/"
@@ -57,7 +59,7 @@ class Frame:
             no run have the status "missing".
     """
 
-    def __init__(self, client: Any, parents: Sequence[Parent], trials: "pd.DataFrame") -> None:
+    def __init__(self, client: Any, parents: Sequence[Parent], trials: DataFrame) -> None:
         """Take the parent runs and the table of trials, and build the table of cells from them."""
         self._client = client
         self.parents = tuple(parents)
@@ -89,7 +91,7 @@ class Frame:
         begun = {*self.cells["study"]}
         return [name for name in self.study_order if name not in begun]
 
-    def select_study(self, name: str) -> "pd.DataFrame":
+    def select_study(self, name: str) -> DataFrame:
         """Return the cells of a study in plan order, with a column for each coordinate.
 
         A coordinate with the name of a common column (`seed`) is in `coords` only. A row `<name>,
@@ -145,7 +147,7 @@ class Frame:
             return self.main_objective, True  # the sweep's objective is maximized
         return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
 
-    def load_curves(self, metric: str, run_ids: Iterable[str]) -> "pd.DataFrame":
+    def load_curves(self, metric: str, run_ids: Iterable[str]) -> DataFrame:
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
 
         Each curve is read from MLflow once. An epoch that a resumed trial logged twice counts once.
@@ -215,7 +217,7 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
+def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
     """Return one row for each trial, from its run with the best status (of equal ones, the oldest).
 
     Settings are read from the tag `ablate.config`, or from parameters in stores of older versions.
@@ -252,7 +254,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> "pd.DataFrame":
     return frame[[*TRIAL_KEYS, *metrics]]
 
 
-def _drop_duplicate_rows(cells: "pd.DataFrame") -> "pd.DataFrame":
+def _drop_duplicate_rows(cells: DataFrame) -> DataFrame:
     """Drop each cell `<name>, not neutral` that has the same trials as the cell `<name>`."""
     trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     duplicates = [
@@ -264,8 +266,8 @@ def _drop_duplicate_rows(cells: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _build_cells_table(
-    parents: Sequence[Parent], trials: "pd.DataFrame", metrics: list[str]
-) -> "pd.DataFrame":
+    parents: Sequence[Parent], trials: DataFrame, metrics: list[str]
+) -> DataFrame:
     """Return a row per planned cell, seed and fold, with its trial's results, in plan order."""
     import pandas as pd
 

@@ -7,17 +7,13 @@ blocks of their own.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import reports.figures.figure as plot
-from reports.frame import OTHER, Frame
+from reports.frame import OTHER, DataFrame, Frame
 from reports.recipe import Figure
 from reports.stats.ranks import LEVEL, Ranking, rank_methods
 from reports.tables import labels
 from reports.tables.cells import NEUTRAL, describe_metric, summarize_cells
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
@@ -85,7 +81,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
 
 
 def collect_blocks(
-    cells: "pd.DataFrame", factor: str, metric: str
+    cells: DataFrame, factor: str, metric: str
 ) -> tuple[list[str], dict[Block, dict[str, float]]]:
     """Return the levels of a factor, and block → level → mean over seeds, for cells with results.
 

@@ -1,17 +1,14 @@
 """Convergence curves: a metric after each epoch, with a band over seeds."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Curves
 from reports.tables import labels
 from reports.tables.cells import summarize_cells
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @plot.use_report_style()
@@ -61,7 +58,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _select_cells(frame: Frame, recipe: Curves, study: str) -> "list[tuple[str, pd.DataFrame]]":
+def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, DataFrame]]:
     """Return (label, rows) of each cell to show: of a search, only the `top` best cells."""
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]

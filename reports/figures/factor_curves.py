@@ -1,19 +1,16 @@
 """Curves over one factor: a paper's "metric against γ", with an interval over seeds."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import FactorCurves, to_level_name
 from reports.stats.describe import summarize, t_interval
 from reports.tables import labels
 from reports.tables.cells import complete_coordinates, find_protocol, group_by_seed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DECADE = 10.0
 
@@ -98,7 +95,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     return plot.build_figure(recipe, rows, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> "pd.DataFrame":
+def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> DataFrame:
     """Return a study's cells that have the factor `recipe.x` and all levels in `recipe.at`."""
     import pandas as pd
 
@@ -109,7 +106,7 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> "pd.
     return cells[[recipe.x in dict(pairs) and held <= pairs for pairs in levels]]
 
 
-def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "") -> list[Line]:
+def collect_lines(cells: DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
     """Return a line over `recipe.x` for each combination of the other coordinates' levels.
 
     If some combination has several levels of x, combinations with a single level are left out: in
@@ -131,7 +128,7 @@ def collect_lines(cells: "pd.DataFrame", recipe: FactorCurves, prefix: str = "")
     return [line for line in lines if line.x]
 
 
-def _build_line(cells: "pd.DataFrame", metric: str, label: str) -> Line:
+def _build_line(cells: DataFrame, metric: str, label: str) -> Line:
     """Return the line of a metric's mean and 95 % interval at each level of x with a result."""
     scale = labels.display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []

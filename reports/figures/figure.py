@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, list_part_studies
 from reports.tables.cells import run_ids
 from reports.tables.labels import replace_greek_names, to_slug
@@ -26,7 +26,6 @@ from reports.tables.labels import replace_greek_names, to_slug
 if TYPE_CHECKING:
     import matplotlib.axes
     import matplotlib.figure
-    import pandas as pd
 
     Axes = matplotlib.axes.Axes
     Canvas = matplotlib.figure.Figure
@@ -166,7 +165,7 @@ def figure(
 
 def build_figure(
     recipe: Figure | Curves | FactorCurves | Heatmap,
-    cells: "pd.DataFrame",
+    cells: DataFrame,
     drawing: Canvas,
     spots: Iterable[Tooltip] = (),
     *,

@@ -5,19 +5,16 @@ colour.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import reports.figures.figure as plot
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_cell, group_by_seed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPAN = 6.0  # sds of the seeds that the colours span at least, so that noise looks like noise
 
@@ -63,7 +60,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     return ColorScale(middle - half, middle + half, sd, f"{owner} {count} cells with several seeds")
 
 
-def _collect_axis_levels(cells: "pd.DataFrame", axis: str) -> list[Any]:
+def _collect_axis_levels(cells: DataFrame, axis: str) -> list[Any]:
     """Return the levels of a coordinate; none before any cell has it."""
     return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 

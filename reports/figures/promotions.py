@@ -1,18 +1,13 @@
 """Rank correlations of promotions: how cells ranked in their source study, and after it."""
 
-from typing import TYPE_CHECKING
-
 import reports.figures.figure as plot
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
 from reports.stats.ranks import spearman
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_seed
 from reports.tables.promotion import SOURCE, Promotion, find_promotion, rank_signs
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 ROW = 0.26  # inches
 Move = tuple[str, float, float, int]  # source cell, mean before, mean after, seeds
@@ -67,7 +62,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _list_moves(cells: "pd.DataFrame", promotion: Promotion, metric: str) -> list[Move]:
+def _list_moves(cells: DataFrame, promotion: Promotion, metric: str) -> list[Move]:
     """Return (source cell, mean before, mean after, seeds) of each promoted cell.
 
     A cell without a result before or after promotion is left out.

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
 from reports.stats.searches import average_searches
@@ -20,9 +20,6 @@ from reports.tables.labels import (
     is_lower_better,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Cells = list[tuple[dict[str, str], dict[int, float]]]  # levels by factor, values by seed
 Levels = dict[str, list[str]]  # factor → its levels, low first
 NEUTRAL = "neutral"  # coordinate of cells with the method off, and of the rows that leave them out
@@ -32,7 +29,7 @@ EMPTY = "nothing finished"
 MOST_IMAGES = 10**6  # of a split
 
 
-def group_by_cell(cells: "pd.DataFrame", metric: str) -> dict[str, dict[int, float]]:
+def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
     """Return cell → {seed: finite value of the metric} of finished trials, in the rows' order.
 
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
@@ -59,7 +56,7 @@ def group_by_cell(cells: "pd.DataFrame", metric: str) -> dict[str, dict[int, flo
     return values
 
 
-def group_by_search(cells: "pd.DataFrame", metric: str) -> list[dict[str, dict[int, float]]]:
+def group_by_search(cells: DataFrame, metric: str) -> list[dict[str, dict[int, float]]]:
     """Return `group_by_cell` of each search; empty for a study without several searches."""
     if (count := count_searches(cells)) == 1:
         return []
@@ -67,7 +64,7 @@ def group_by_search(cells: "pd.DataFrame", metric: str) -> list[dict[str, dict[i
     return [group_by_cell(single[cells["search"] == k + 1], metric) for k in range(count)]
 
 
-def count_searches(cells: "pd.DataFrame") -> int:
+def count_searches(cells: DataFrame) -> int:
     """Return the number of searches over which a study's values are means; 1 without `searches`."""
     has_several = "searches" in cells.columns and cells["searches"].notna().any()
     return int(cells["searches"].max()) if has_several else 1
@@ -78,7 +75,7 @@ def find_smallest(frame: Frame, metric: str) -> float:
     return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
-def find_resolution(cells: "pd.DataFrame", metric: str) -> float:
+def find_resolution(cells: DataFrame, metric: str) -> float:
     """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
 
     Values closer than that count as equal. Recall@k and accuracy are a count of images over N, so N
@@ -98,24 +95,24 @@ def find_resolution(cells: "pd.DataFrame", metric: str) -> float:
     return 1 / images if images > 1 else 0.0
 
 
-def has_splits(cells: "pd.DataFrame") -> bool:
+def has_splits(cells: DataFrame) -> bool:
     """Return whether a study's cells are compared over class splits."""
     return "split" in cells.columns and bool(cells["split"].notna().any())
 
 
-def group_by_seed(cells: "pd.DataFrame", metric: str) -> dict[int, float]:
+def group_by_seed(cells: DataFrame, metric: str) -> dict[int, float]:
     """Return {seed: value} of one cell; empty for an unknown metric."""
     return group_by_cell(cells.assign(cell=""), metric).get("", {})
 
 
-def summarize_cells(cells: "pd.DataFrame", metric: str) -> dict[str, Summary]:
+def summarize_cells(cells: DataFrame, metric: str) -> dict[str, Summary]:
     """Return cell → summary over its seeds, for cells with a result."""
     values = group_by_cell(cells, metric)
     summaries = {cell: summarize([*by_seed.values()]) for cell, by_seed in values.items()}
     return {cell: summary for cell, summary in summaries.items() if summary}
 
 
-def complete_coordinates(frame: Frame, cells: "pd.DataFrame") -> list[dict[str, Any]]:
+def complete_coordinates(frame: Frame, cells: DataFrame) -> list[dict[str, Any]]:
     """Return factor → level for each row, with the levels that a cell does not name.
 
     A cell of a one-factor study names only the factor that differs from the centre, the study's
@@ -140,7 +137,7 @@ def parse_setting(text: str) -> Any:
         return text
 
 
-def collect_levels(frame: Frame, cells: "pd.DataFrame") -> Levels:
+def collect_levels(frame: Frame, cells: DataFrame) -> Levels:
     """Return factor → its levels as text: off before on, numbers ascending, else as listed."""
     values: dict[str, dict[str, Any]] = {}  # factor → level as text → level
     for coords in complete_coordinates(frame, cells):
@@ -157,7 +154,7 @@ def collect_levels(frame: Frame, cells: "pd.DataFrame") -> Levels:
     return levels
 
 
-def collect_factor_cells(frame: Frame, cells: "pd.DataFrame", metric: str) -> Cells:
+def collect_factor_cells(frame: Frame, cells: DataFrame, metric: str) -> Cells:
     """Return each combination of levels once, as (factor → level, seed → value).
 
     Cells with equal levels are the same trials, so that merging their values changes no value.
@@ -209,7 +206,7 @@ class Trials:
         return list(accumulate((trial.result.mean for trial in self.trials), better))
 
 
-def collect_trials(cells: "pd.DataFrame", metric: str) -> Trials:
+def collect_trials(cells: DataFrame, metric: str) -> Trials:
     """Return a search's finished trials, the numbers of lost ones, and the neutral cell's result.
 
     The neutral cell has the method switched off. It is no trial, as no sampler proposed it.
@@ -229,12 +226,12 @@ def collect_trials(cells: "pd.DataFrame", metric: str) -> Trials:
     return Trials(tuple(finished), tuple(lost), neutral)
 
 
-def run_ids(cells: "pd.DataFrame") -> tuple[str, ...]:
+def run_ids(cells: DataFrame) -> tuple[str, ...]:
     """Return the runs of these cells."""
     return tuple(run for run in cells["run_id"] if run)
 
 
-def list_missing_seeds(cells: "pd.DataFrame") -> tuple[str, ...]:
+def list_missing_seeds(cells: DataFrame) -> tuple[str, ...]:
     """Return a line for each seed without a result."""
     lines = []
     for row in cells[cells["status"] != "done"].to_dict("records"):
@@ -266,7 +263,7 @@ def find_split_unit(frame: Frame) -> str:
     return "images" if "images" in units else "classes"
 
 
-def explain_measurement(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> list[str]:
+def explain_measurement(frame: Frame, recipe: Table, cells: DataFrame) -> list[str]:
     """Explain in notes how a table's numbers were measured: by which protocol, seeds and folds."""
     notes = [explain_protocol(frame, recipe.metrics)]
     if frame.get_declared_study(recipe.study).get("race"):
@@ -295,7 +292,7 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     return note
 
 
-def explain_folds(cells: "pd.DataFrame", metrics: Sequence[str]) -> list[str]:
+def explain_folds(cells: DataFrame, metrics: Sequence[str]) -> list[str]:
     """Explain in notes what folds or splits mean for these metrics."""
     searches = []
     if (count := count_searches(cells)) > 1:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reports.errors import ReportError
-from reports.frame import OTHER, Frame
+from reports.frame import OTHER, DataFrame, Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table, to_level_name
@@ -29,16 +29,13 @@ from reports.tables.cells import (
 from reports.tables.labels import format_level, is_lower_better, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 Levels = Mapping[str, Any]  # factor → level
 Values = Mapping[str, Mapping[int, float]]  # cell → seed → value
 ON, OFF = "✓", "–"
 LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
-def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
+def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     """Return a table with a row per cell: its metrics, and differences to the baseline by seed.
 
     Example:
@@ -46,7 +43,7 @@ def compared(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
         2
     """
     recipe = _put_primary_first(frame, recipe)
-    groups: dict[str, pd.DataFrame] = dict(iter(cells.groupby("cell", sort=False)))
+    groups: dict[str, DataFrame] = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
         cell: {k: to_level_name(v) for k, v in group["coords"].iloc[0].items() if k != NEUTRAL}
         for cell, group in groups.items()
@@ -159,7 +156,7 @@ def _compare_rows(
     frame: Frame,
     recipe: Table,
     metric: str,
-    cells: "pd.DataFrame",
+    cells: DataFrame,
     *,
     values: Values,
     against: Mapping[str, str],
@@ -309,7 +306,7 @@ def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
 
 
 def _choose_headers(
-    recipe: Table, cells: "pd.DataFrame", coords: Mapping[str, Levels]
+    recipe: Table, cells: DataFrame, coords: Mapping[str, Levels]
 ) -> tuple[str, ...]:
     """Return the headers of label columns: components, `variant`, several factors, or `cell`."""
     if recipe.kind == "components":

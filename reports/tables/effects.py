@@ -1,9 +1,9 @@
 """Estimate main effects, interactions and Shapley attribution of a study."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.blocks import SharedError
 from reports.stats.factorial import Effect, Fit, fit_factorial
@@ -21,9 +21,6 @@ from reports.tables.cells import (
 )
 from reports.tables.model import Field, Sheet
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 COLUMNS = (
     *("metric", "term", "levels", "effect", "se", "low", "high", "spread", "best", "share"),
     *("df", "f", "p", "p_holm", "shapley", "shapley_low", "shapley_high", "n", "error"),
@@ -32,7 +29,7 @@ COLUMNS = (
 NOTHING = (None, None, None)  # Shapley value and interval of a term that has none
 
 
-def effects(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
+def effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return a row per metric and term, which is a factor or an interaction of factors.
 
     A note names the terms that the design cannot tell apart.
@@ -126,7 +123,7 @@ class StudyFactorial:
         return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
 
 
-def fit_study(frame: Frame, cells: "pd.DataFrame", metric: str, order: int = 2) -> StudyFactorial:
+def fit_study(frame: Frame, cells: DataFrame, metric: str, order: int = 2) -> StudyFactorial:
     """Fit a linear model of main effects and interactions (up to `order` factors) to a study.
 
     The 95 % intervals hold together: those of all main effects, and that of all on − all off.

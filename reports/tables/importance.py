@@ -1,18 +1,15 @@
 """Estimate the importances of a search's parameters."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from reports.errors import ReportError
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.importance import LEAST, Importances, compute_importances
 from reports.tables.cells import collect_trials, explain_protocol
 from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
 from reports.tables.model import Field, Sheet
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
 MEANINGS = {
@@ -21,7 +18,7 @@ MEANINGS = {
 }
 
 
-def importance(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
+def importance(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return a row per parameter of a search with its share of the importance.
 
     Example:
@@ -80,7 +77,7 @@ def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any
 
 
 def judge_parameters(
-    cells: "pd.DataFrame",
+    cells: DataFrame,
     metric: str,
     space: Mapping[str, Mapping[str, Any]],
     evaluator: Literal["ped_anova", "fanova"],

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reports.errors import ReportError
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.describe import summarize, t_interval
 from reports.stats.ranks import spearman
@@ -20,9 +20,6 @@ from reports.tables.cells import (
     run_ids,
 )
 from reports.tables.model import Field, Sheet
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
@@ -65,7 +62,7 @@ def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
     return 1 if promotion.maximize else -1, -1 if labels.is_lower_better(metric) else 1
 
 
-def promoted(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> Sheet:
+def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return one row per promoted cell, a best cell of a source study that is trained again.
 
     A row has the cell's rank, name and settings in the source study, and means with 95 % Student

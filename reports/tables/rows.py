@@ -10,17 +10,14 @@ data set. `within` in a recipe does the same for other factors.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reports.frame import OTHER, Frame
+from reports.frame import OTHER, DataFrame, Frame
 from reports.published import papers
 from reports.recipe import Table
 from reports.tables.cells import count_searches
 from reports.tables.labels import format_level
 from reports.tables.model import MeasuredMetric, TableRow
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def build_printed_rows(
@@ -50,7 +47,7 @@ def build_printed_rows(
     return more
 
 
-def map_cells_to_data(trials: "pd.DataFrame", cells: "pd.DataFrame") -> dict[str, str]:
+def map_cells_to_data(trials: DataFrame, cells: DataFrame) -> dict[str, str]:
     """Return cell → fingerprint (or name) of its data set; cells without runs are left out."""
     columns = (trials["run_id"], trials["tags"], trials["params"])
     data_of_run = {
@@ -110,7 +107,7 @@ def find_baselines(
     return baselines
 
 
-def describe_neutral(cells: "pd.DataFrame", others: "pd.DataFrame") -> str:
+def describe_neutral(cells: DataFrame, others: DataFrame) -> str:
     """Say that a row's best configuration is neutral, or in how many of several searches it is.
 
     Args:

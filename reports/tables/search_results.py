@@ -2,9 +2,8 @@
 
 from collections import Counter
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
@@ -19,13 +18,10 @@ from reports.tables.cells import (
 from reports.tables.labels import format_level, format_metric_label, is_lower_better, to_slug
 from reports.tables.model import MeasuredMetric, TableData, TableRow
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
 
 
-def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
+def searched(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     """Return a row for each of a search's best `top` configurations by the table's first metric.
 
     Example:
@@ -71,7 +67,7 @@ def searched(frame: Frame, recipe: Table, cells: "pd.DataFrame") -> TableData:
     )
 
 
-def explain_limits(frame: Frame, cells: "pd.DataFrame") -> list[str]:
+def explain_limits(frame: Frame, cells: DataFrame) -> list[str]:
     """Say in notes which proposals of a search were beyond its limits, and which limits these are.
 
     Some were not trained, others needed too much.
