@@ -1,13 +1,46 @@
 """Slices of a search: the result of each trial against each parameter."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 import reports.figures.figure as plot
-from reports.figures.axes import AxesOptions, select_axes
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import collect_trials, describe_metric
+from reports.tables.importance import find_search_space
+
+
+class AxesOptions(plot.FigureOptions):
+    """Options of `slices`.
+
+    axes: parameters of the search, in this order; default: all.
+    """
+
+    shown_as = "search"
+    axes: tuple[str, ...] = Field((), max_length=12)
+
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        return {"axes": self.axes}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter: `choices` as they are listed, or numbers from `low` to `high`."""
+
+    path: str
+    name: str
+    log: bool
+    low: float
+    high: float
+    choices: tuple[str, ...] = ()
+
+    def locate_value(self, value: Any) -> float:
+        """Return the position of a value: the number itself, or the index of a choice."""
+        return float(self.choices.index(labels.format_level(value)) if self.choices else value)
 
 
 @plot.figure(AxesOptions)
@@ -77,3 +110,16 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
+
+
+def select_axes(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
+    """Return an axis for each parameter that the options name, or else that the search has."""
+    space = find_search_space(frame, recipe.studies[0])
+    paths = list(dict.fromkeys(options.axes or space))
+    axes = []
+    for path, name in zip(paths, labels.format_coordinates(paths), strict=True):
+        axis = space[path]
+        choices = tuple(map(labels.format_level, axis.get("choice") or ()))
+        low, high = (0, len(choices) - 1) if choices else (axis["low"], axis["high"])  # positions
+        axes.append(Axis(path, name, bool(axis.get("log")), float(low), float(high), choices))
+    return axes

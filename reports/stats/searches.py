@@ -64,14 +64,17 @@ class OverSearches(ComparisonRule):
         """Return the standard deviation of a row's mean difference between the searches."""
         return stdev(float(search.compute_differences(name).mean()) for search in self.searches)
 
-    def find_originals(self, baseline: str, resolution: float) -> dict[str, str]:
-        """Map each row to the first row that equals it in every search, or to itself."""
-        joined: dict[str, dict[int, float]] = {}
-        for k, search in enumerate(self.searches):
-            for name, values in {baseline: search.baseline, **search.rows}.items():
-                keys = {(k << 32) + block: value for block, value in values.items()}
-                joined.setdefault(name, {}).update(keys)
-        return find_originals(joined, resolution)
+
+def find_originals_of(
+    searches: Sequence[Sample], baseline: str, resolution: float
+) -> dict[str, str]:
+    """Map each row to the first row that equals it in every search, or to itself."""
+    joined: dict[str, dict[int, float]] = {}
+    for k, search in enumerate(searches):
+        for name, values in {baseline: search.baseline, **search.rows}.items():
+            keys = {(k << 32) + block: value for block, value in values.items()}
+            joined.setdefault(name, {}).update(keys)
+    return find_originals(joined, resolution)
 
 
 def average_searches(searches: Sequence[Mapping[str, Blocks]]) -> dict[str, dict[int, float]]:

@@ -13,7 +13,7 @@ from reports.stats import paired
 from reports.stats.blocks import Blocks
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
-from reports.stats.searches import OverSearches
+from reports.stats.searches import OverSearches, find_originals_of
 from reports.tables import notes, rows
 from reports.tables.cells import (
     NEUTRAL,
@@ -170,71 +170,66 @@ def _compare_rows(
     """
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
-    searches = group_by_search(cells, metric)
+    searches, rule = group_by_search(cells, metric), load_rule(frame.recipe.rule)
+    resolution = find_resolution(cells, metric)
     groups: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
             groups.setdefault(against[cell], []).append(cell)
-    comparisons = {
-        cell: _compare_values(metric, values[cell], values[base])
-        for base, members in groups.items()
-        for cell in members
-    }
-    rule, resolution = load_rule(frame.recipe.rule), find_resolution(cells, metric)
-    rules = dict[str, OverSearches | None]()  # baseline → None for a single search
 
-    def judge_group(base: str, others: int) -> dict[str, Judgement]:
-        """Judge the cells of a baseline; `others`: the family's comparisons with other ones."""
+    # the rows to judge, and how many of them are comparisons: copies of other rows are none
+    samples, by_search = dict[str, Sample](), dict[str, list[Sample]]()
+    originals, counts = dict[str, dict[str, str]](), dict[str, int]()
+    for base, members in groups.items():
         rows = {
             cell: _align_blocks(values[base], values[cell])
-            for cell in groups[base]
+            for cell in members
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
-        samples = _build_search_samples(searches, values, base, [*rows])
-        over_searches = rules[base] = OverSearches(rule, samples) if samples else None
-        return judge(
-            over_searches or rule,
-            Sample(values[base], rows, declared.get("first_stage"), others),
-            smallest=find_smallest(frame, metric),
-            resolution=resolution,
-            lower_is_better=is_lower_better(metric),
-            baseline=base,
-            originals=over_searches.find_originals(base, resolution) if over_searches else None,
-        )
+        sample = samples[base] = Sample(values[base], rows, declared.get("first_stage"))
+        by_search[base] = _build_search_samples(searches, values, base, [*rows])
+        originals[base] = find_originals_of(by_search[base] or [sample], base, resolution)
+        distinct = (cell for cell in rows if originals[base][cell] == cell)
+        counts[base] = sum(bool(sample.list_common_blocks(cell)) for cell in distinct)
 
-    verdicts = {base: judge_group(base, 0) for base in groups}
-    # copies of other rows are no comparisons (no call), so the correction does not count them
-    counts = {
-        base: sum(bool(j.call and j.interval) for j in judgements.values())
-        for base, judgements in verdicts.items()
-    }
-    families = [[base] for base in groups]
-    if recipe.matrix is not None:  # all cells are one family
-        families, total = [[*groups]], sum(counts.values())
-        verdicts = {base: judge_group(base, total - counts[base]) for base in groups}
-        counts = dict.fromkeys(groups, total)
-    p, p_wilcoxon = dict[str, float | None](), dict[str, float | None]()
+    # verdicts and corrected p, family by family
+    families = [[*groups]] if recipe.matrix is not None else [[base] for base in groups]
+    comparisons: dict[str, Comparison] = {}
     for family in families:
-        tested = [cell for base in family for cell, j in verdicts[base].items() if j.call]
+        size = sum(counts[base] for base in family)
+        judgements: dict[str, Judgement] = {}
+        for base in family:
+            over_searches = OverSearches(rule, by_search[base]) if by_search[base] else None
+            judged = judge(
+                over_searches or rule,
+                replace(samples[base], others=size - counts[base]),
+                smallest=find_smallest(frame, metric),
+                resolution=resolution,
+                lower_is_better=is_lower_better(metric),
+                baseline=base,
+                originals=originals[base],
+            )
+            judgements |= judged
+            for cell in groups[base]:
+                comparison = _compare_values(metric, values[cell], values[base])
+                judgement = judged.get(cell)
+                if judgement is not None:
+                    comparison = replace(
+                        comparison,
+                        difference=judgement.interval or comparison.difference,
+                        judgement=judgement,
+                        family=size,
+                        searches=len(searches) or 1,
+                        searches_sd=over_searches.compute_sd(cell)
+                        if over_searches and judgement.interval
+                        else None,
+                    )
+                comparisons[cell] = comparison
+        tested = [cell for cell, judgement in judgements.items() if judgement.call]
         permutation = paired.adjust_by_holm([comparisons[cell].permutation for cell in tested])
         wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
-        p |= dict(zip(tested, permutation, strict=True))
-        p_wilcoxon |= dict(zip(tested, wilcoxon, strict=True))
-    for base, judgements in verdicts.items():
-        over_searches = rules[base]
-        for cell, judgement in judgements.items():
-            comparisons[cell] = replace(
-                comparisons[cell],
-                difference=judgement.interval or comparisons[cell].difference,
-                p=p.get(cell),
-                p_wilcoxon=p_wilcoxon.get(cell),
-                judgement=judgement,
-                family=counts[base],
-                searches=len(searches) or 1,
-                searches_sd=over_searches.compute_sd(cell)
-                if over_searches and judgement.interval
-                else None,
-            )
+        for cell, p, p_wilcoxon in zip(tested, permutation, wilcoxon, strict=True):
+            comparisons[cell] = replace(comparisons[cell], p=p, p_wilcoxon=p_wilcoxon)
     return comparisons
 
 

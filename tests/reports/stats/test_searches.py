@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reports.stats.comparison_rule import judge, load_rule
-from reports.stats.searches import OverSearches, average_searches
+from reports.stats.searches import OverSearches, average_searches, find_originals_of
 from tests.reports.stats import simulate_searches as simulated
 from tests.reports.stats.simulate import build_sample
 from tests.reports.stats.simulate_searches import Setting
@@ -73,7 +73,9 @@ def test_a_row_is_a_copy_only_if_it_is_one_in_every_search() -> None:
     means = average_searches([{"": s.baseline, **s.rows} for s in samples])
     sample = build_sample(np.array([[*row.values()] for row in means.values()]))
     over = OverSearches(RULE, samples)
-    judged = judge(over, sample, smallest=0.003, originals=over.find_originals("", 0.001))
+    judged = judge(
+        over, sample, smallest=0.003, originals=find_originals_of(over.searches, "", 0.001)
+    )
     assert judged["1"].call == "open" and judged["2"].same_as == ""
     assert judge(RULE, sample, smallest=0.003, resolution=0.001)["1"].call is None  # by the means
 
