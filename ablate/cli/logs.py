@@ -8,7 +8,7 @@ from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text
-from trainables.core.trial_folder import TRIALS, TrialFolder
+from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = locate_ledger(args.out)
     with Records(ledger) as records:
         trial_id = find_trial(records, args.trial)
-        path = TrialFolder.locate(ledger.parent / TRIALS, trial_id).log
+        path = locate_trial_folder(ledger.parent / TRIALS, trial_id) / LOG
         if not path.is_file():
             status = (records.get_trial(trial_id) or {}).get("status")
             remedy = f"`ablate ledger show {trial_id}` prints its results."

@@ -21,7 +21,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.submission.record import QueryError, Submission, find_current
 from ablate.values.terminal import print_text, to_one_line
-from trainables.core.trial_folder import TRIALS, TrialFolder
+from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
 
 MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
 
@@ -80,7 +80,7 @@ def collect_state(
             "epoch": epochs.get(trial_id, 0),
             "epochs": (row["config"].get("training") or {}).get("epochs"),
             "seconds": round(now - (row["started"] or row["created"]), 1),
-            "log": str(TrialFolder.locate(out / TRIALS, trial_id).log),
+            "log": str(locate_trial_folder(out / TRIALS, trial_id) / LOG),
             "node": next(nodes, None),
         }
 

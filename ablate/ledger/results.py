@@ -16,7 +16,7 @@ from ablate.values.errors import check_known
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
 from reports.pages.csv_table import escape_formula
-from trainables.core.trial_folder import TRIALS, TrialFolder
+from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -145,7 +145,7 @@ class Best:
     @property
     def model(self) -> Path:
         """Path of the best trial's exported model, which may have been pruned."""
-        return TrialFolder.locate(self.out / TRIALS, self.trials[0]).export
+        return locate_trial_folder(self.out / TRIALS, self.trials[0]) / EXPORT
 
     @property
     def yaml(self) -> str:

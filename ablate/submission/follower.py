@@ -30,7 +30,7 @@ from ablate.plan.plan import Plan
 from ablate.submission import record
 from ablate.submission.record import FOLDER, Submission
 from ablate.values.terminal import print_text
-from trainables.core.trial_folder import TrialFolder, locate_trial_folder
+from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
@@ -229,10 +229,12 @@ class Follower:
 
     def _describe_progress(self, trial_id: str) -> str:
         """Return a trial's newest checkpoint and its result's digest; "" if it has not begun."""
-        folder = TrialFolder.locate(self.settings.trials, trial_id)
-        checkpoint = max((path.name for path in folder.checkpoints.glob("steps-*")), default="-")
-        result = digest(folder.result) if folder.result.exists() else "-"
-        return f"{checkpoint} {result}" if folder.path.exists() else ""
+        folder = locate_trial_folder(self.settings.trials, trial_id)
+        checkpoint = max(
+            (path.name for path in (folder / CHECKPOINTS).glob("steps-*")), default="-"
+        )
+        result = digest(folder / RESULT) if (folder / RESULT).exists() else "-"
+        return f"{checkpoint} {result}" if folder.exists() else ""
 
     def _locate_result(self, trial_id: str) -> Path:
         return locate_trial_folder(self.settings.trials, trial_id) / RESULT_NAME

@@ -6,7 +6,6 @@ A range spans what the paper or the public code uses, and what was best on small
 either side. The text says where it is from.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -34,17 +33,14 @@ def list_default_axes(config: type[BaseModel], above: str) -> dict[str, dict[str
         config: the configuration, with nested ones.
         above: path of the configuration in a trial, such as "method".
     """
-    return dict(_iterate_axes(config, above))
-
-
-def _iterate_axes(config: type[BaseModel], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and search range of each field that states one, in nested models too."""
+    axes: dict[str, dict[str, Any]] = {}
     for name, info in config.model_fields.items():
         path, extra = f"{above}.{info.alias or name}", info.json_schema_extra
         if isinstance(extra, dict) and AXIS in extra:
-            yield path, dict(extra[AXIS])  # type: ignore[arg-type]
+            axes[path] = dict(extra[AXIS])  # type: ignore[arg-type]
         # leave out losses and methods, whose configurations state their ranges themselves
         inner = info.annotation
         is_component = any(isinstance(mark, FromRegistry) for mark in info.metadata)
         if isinstance(inner, type) and issubclass(inner, BaseModel) and not is_component:
-            yield from _iterate_axes(inner, path)
+            axes |= list_default_axes(inner, path)
+    return axes

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainables.core import components, source_digests
 from trainables.core.components import EVALUATOR
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import CHECKPOINTS, RESULT, SOURCE
 from trainables.machine.files import write_json
 
 LOG = logging.getLogger(__name__)
@@ -63,9 +63,9 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         False if different code of the evaluator made the evaluations in the folder.
     """
     # find components whose recorded code is not listed as equal to the driver's
-    files, hashes, recorded = TrialFolder(folder), dict(source.hashes), dict[str, str | None]()
+    hashes, recorded = dict(source.hashes), dict[str, str | None]()
     with contextlib.suppress(FileNotFoundError, ValueError):
-        recorded = json.loads(files.source.read_text())
+        recorded = json.loads((folder / SOURCE).read_text())
     shared = recorded.keys() & source.same.keys()
     foreign = {name for name in shared if recorded[name] not in source.same[name]}
 
@@ -74,11 +74,11 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         names = ", ".join(sorted(foreign))
         text = "%s was begun with other code of %s. The trial starts again from its first epoch."
         LOG.warning(text, folder, names)
-        files.result.unlink(missing_ok=True)
+        (folder / RESULT).unlink(missing_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(files.checkpoints)
+            shutil.rmtree(folder / CHECKPOINTS)
     # an evaluation of a trained model replaces only the evaluator's hash
     current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
     if current != recorded:
-        write_json(files.source, current)
+        write_json(folder / SOURCE, current)
     return EVALUATOR not in foreign

@@ -39,7 +39,7 @@ from trainables.data.decode import (
     map_ahead,
     resize_to_short_side,
 )
-from trainables.data.images import Images
+from trainables.data.images import Images, Reader
 from trainables.data.sets.folder import SUFFIXES, iterate_images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
@@ -170,8 +170,9 @@ class Model:
         options: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         options |= {"size": data.image_size, "device": self.device}
         parts = []
+        reader = Reader(pictures, self.device)
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
-            inputs = cut_eval_images(pictures, rows, **options)
+            inputs = cut_eval_images(*reader.load_rows(rows), **options)
             if self.network.backbone is None:  # the network takes the backbone's features
                 inputs = backbone(inputs)
             parts.append(function(inputs).cpu())

@@ -28,7 +28,7 @@ from trainables.core.export import check_base, compute_base_digest, write_export
 from trainables.core.identity import compute_config_hash
 from trainables.core.optimizer import RateSchedule, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
-from trainables.core.trial_folder import EXPORT, TrialFolder
+from trainables.core.trial_folder import CHECKPOINTS, EXPORT
 from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
@@ -101,10 +101,10 @@ class Trainer:
         self.clock = self._saved = time.monotonic()  # last update of `seconds`, last checkpoint
 
         # restore the newest checkpoint
-        self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
+        self.folder = runtime.trial_dir
         self.checkpoints: Checkpoints | None = None
         if self.folder is not None:
-            self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
+            self.checkpoints = Checkpoints(self.folder / CHECKPOINTS, self.hash, seed)
         if resume:
             checkpoints = self.checkpoints
             checkpoint = group.broadcast_object(
@@ -262,7 +262,7 @@ class Trainer:
         names = tuple(dict.fromkeys((*self.evaluator.task.metrics, *metrics)))
         evaluations = {split: self.evaluator.evaluate(split, names) for split in evaluate}
         if self.folder is not None:
-            write_export(self.folder.export, self.network, self.config, self.splits.train)
+            write_export(self.folder / EXPORT, self.network, self.config, self.splits.train)
         return FinalReport(
             best_epoch=self.best["epoch"],
             epochs=self.epoch,

@@ -39,22 +39,3 @@ def locate_trial_folder(trials: Path, trial_id: object) -> Path:
         remedy = "Replace the link by a copy of the folder to which it points."
         raise ConfigError(str(folder), f"{fault}. {remedy}")
     return folder
-
-
-class TrialFolder:
-    """Paths of the files of one trial; none of them needs to exist."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.config = path / CONFIG
-        self.source = path / SOURCE
-        self.result = path / RESULT
-        self.export = path / EXPORT
-        self.checkpoints = path / CHECKPOINTS
-        self.log = path / LOG
-        self.lock = path / LOCK
-
-    @staticmethod
-    def locate(trials: Path, trial_id: object) -> "TrialFolder":
-        """Return the paths of a trial below `trials`; see `locate_trial_folder`."""
-        return TrialFolder(locate_trial_folder(trials, trial_id))

@@ -63,19 +63,6 @@ class Images:
         """Return whether pixels are used in place on this device."""
         return self.is_decoded and self.flat.device.type == device.type
 
-    def load_batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
-        """Return a flat array on `device` with the images `index`, and where each starts: [B].
-
-        It is the array of all images if they are on `device`, else a packed copy of the batch.
-        """
-        device = torch.device(device)
-        if self.is_resident(device):
-            return self.flat, self.offsets[index]
-        starts, total = self.compute_layout(index)
-        packed = torch.empty(total, dtype=torch.uint8)
-        self.pack_rows(index.tolist(), starts.tolist(), packed)
-        return packed.to(device, non_blocking=True), starts
-
     def compute_layout(self, index: Tensor) -> tuple[Tensor, int]:
         """Return where each of the images `index` starts in a packed array, and the array size."""
         sizes = self.heights[index] * self.widths[index] * self.channels

@@ -36,6 +36,7 @@ class Crops:
     """The boxes to cut out of images.
 
     Attributes:
+        images: decoded images on `device` (`Reader.load_rows`).
         index: [B] rows of `images`.
         boxes: [B, 4] int64 (top, left, height, width).
         flip: [B] bool, whether to mirror. All on the CPU.
@@ -89,8 +90,8 @@ def resample_boxes(
         part = _resize_image(part, size, size, interpolation)
         output.copy_(part.flip(1) if mirrored else part)
 
-    boxes, flips = crops.boxes.tolist(), crops.flip.tolist()
-    tasks = zip(batch.unbind(), _load_images(crops), boxes, flips, strict=True)
+    images = (crops.images[row] for row in crops.index.tolist())
+    tasks = zip(batch.unbind(), images, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
     if batch.device.type == "cpu":
         map_in_threads(write_crop, tasks, together=ANTIALIASED_TOGETHER)
     else:
@@ -103,18 +104,6 @@ def compute_resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[
     """Return heights and widths with a short side of `short`; the long one is rounded down."""
     least = torch.minimum(heights, widths)
     return short * heights // least, short * widths // least
-
-
-def _load_images(crops: Crops) -> list[Tensor]:
-    """Return the images from which `crops` are cut, on their device: views [H, W, C]."""
-    images, index = crops.images, crops.index
-    flat, starts = images.load_batch(index, crops.device)
-    table = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
-    channels = images.channels
-    return [
-        flat[start : start + height * width * channels].view(height, width, channels)
-        for start, height, width in table
-    ]
 
 
 def _resize_image(
@@ -164,7 +153,8 @@ def sample_one_by_one(crops: Crops) -> Tensor:
         torch.lerp(lines_before, lines_after, share_y[:, None], out=output)
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
-    tasks = zip(_load_images(crops), boxes.tolist(), axes, strict=True)
+    images = (crops.images[row] for row in crops.index.tolist())
+    tasks = zip(images, boxes.tolist(), axes, strict=True)
     map_in_threads(sample_image, tasks, together=BILINEAR_TOGETHER)
     return out.view(-1, size, size, channels).permute(0, 3, 1, 2)
 
@@ -173,9 +163,8 @@ def sample_at_once(crops: Crops) -> Tensor:
     """Return the boxes resized to S × S, [B, C, S, S], bilinear, not antialiased, all at once."""
     # bring all boxes to the device; `start` is an image's first pixel, `stride` its width in pixels
     images, index, size = crops.images, crops.index, crops.size
-    flat, starts = images.load_batch(index, crops.device)
-    pixels = flat.view(-1, images.channels)
-    columns = [starts // images.channels, images.widths[index], crops.flip.long()]
+    pixels = images.flat.view(-1, images.channels)
+    columns = [images.offsets[index] // images.channels, images.widths[index], crops.flip.long()]
     table = torch.cat([crops.boxes, torch.stack(columns, 1)], 1).to(crops.device)
     top, left, height, width, start, stride, mirrored = table.unbind(1)
     # find the pixels before and after each output row and column, and the weight of the one after

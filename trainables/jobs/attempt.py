@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trainables.core.trial_folder import LOCK, TrialFolder
+from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.redaction import HidingFormatter, build_failure_event
 from trainables.jobs.request import Job
@@ -78,16 +78,15 @@ class Attempt:
         """Lock the trial's folder and begin its log; `clean` deletes checkpoints at the end."""
         assert job.runtime.trial_dir is not None, f"The job of {job.trial_id} has no folder"
         self.job, self.clean, self.folder = job, clean, job.runtime.trial_dir
-        self._files = TrialFolder(self.folder)
         self._runner: Runner = resolve_name(runner)  # imports the function
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(self._files.lock)
+        self._lock = FileLock(self.folder / LOCK)
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
             fault = f"another process has held {self.folder} for {lock_seconds:.0f} s or more"
             raise TimeoutError(f"{fault}. End that process and start again") from None
-        self._log = logging.FileHandler(self._files.log, encoding="utf-8", delay=True)
+        self._log = logging.FileHandler(self.folder / LOG, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
@@ -105,7 +104,7 @@ class Attempt:
         events: list[Event] = []
         end = time.monotonic() + patience
         seconds = self.job.runtime.stuck_after  # without an event, until `Watch` ends this process
-        watch = None if seconds is None else Watch(seconds, self._files.log)
+        watch = None if seconds is None else Watch(seconds, self.folder / LOG)
         try:
             if self._events is None:
                 mode, pid = self.job.mode, os.getpid()
@@ -115,7 +114,7 @@ class Attempt:
                 events.append(event)
                 feed_watchdog()
                 if event["event"] == "final" and self.clean:
-                    shutil.rmtree(self._files.checkpoints, ignore_errors=True)
+                    shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
                 is_last = event["event"] != "epoch"
                 if is_last or time.monotonic() >= end:
                     return events

@@ -14,7 +14,7 @@ from trainables.core.code_version import prepare_folder, require_driver_code
 from trainables.core.export import load_weights
 from trainables.core.identity import compute_config_hash
 from trainables.core.trainer import Trainer
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
@@ -58,16 +58,16 @@ def run_job(job: Job) -> Iterator[Event]:
             "prune` deleted its weights. Give --force to train the trial again"
         )
     else:
-        if folder is not None and not TrialFolder(folder).config.exists():
+        if folder is not None and not (folder / CONFIG).exists():
             record = {"config": config.model_dump(mode="json"), "seed": job.seed}
-            write_json(TrialFolder(folder).config, record)
+            write_json(folder / CONFIG, record)
         final = yield from _train_trial(job, config)
         if final is None:
             return
 
     # store the result and report it
     if folder is not None:
-        write_json(TrialFolder(folder).result, _seal_result({**final, **identity}))
+        write_json(folder / RESULT, _seal_result({**final, **identity}))
     evaluations = json.dumps(final["evaluations"])
     LOG.info("The selected epoch is %s, with metrics %s.", final["best_epoch"], evaluations)
     yield final
@@ -162,7 +162,7 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         require_driver_code(job.source)
         if folder is not None:
             is_evaluation_valid = prepare_folder(folder, job.source, trains=job.mode == "train")
-    if folder is None or not (path := TrialFolder(folder).result).exists():
+    if folder is None or not (path := folder / RESULT).exists():
         return None
     try:
         final: Event = json.loads(path.read_text())

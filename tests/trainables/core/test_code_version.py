@@ -5,30 +5,30 @@ from pathlib import Path
 import pytest
 
 from trainables.core.code_version import Code, prepare_folder
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import CHECKPOINTS, SOURCE
 from trainables.machine.files import write_json
 
 TODAY = Code({"core": "new"}, {"core": "1"}, {"core": ("new",)})
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TrialFolder:
+def folder(tmp_path: Path) -> Path:
     """A folder with a state that other code of the core made."""
-    files = TrialFolder(tmp_path / "trial")
-    files.checkpoints.mkdir(parents=True)
-    (files.checkpoints / "state").write_bytes(b"other")
-    write_json(files.source, {"core": "old"})
-    return files
+    folder = tmp_path / "trial"
+    (folder / CHECKPOINTS).mkdir(parents=True)
+    ((folder / CHECKPOINTS) / "state").write_bytes(b"other")
+    write_json(folder / SOURCE, {"core": "old"})
+    return folder
 
 
-def test_a_state_of_other_code_is_deleted(files: TrialFolder) -> None:
-    prepare_folder(files.source.parent, TODAY, trains=True)
-    assert not files.checkpoints.exists()
+def test_a_state_of_other_code_is_deleted(folder: Path) -> None:
+    prepare_folder(folder, TODAY, trains=True)
+    assert not (folder / CHECKPOINTS).exists()
 
 
-def test_a_state_that_cannot_be_deleted_is_not_taken_for_todays(files: TrialFolder) -> None:
-    elsewhere = files.checkpoints.rename(files.checkpoints.with_name("elsewhere"))
-    files.checkpoints.symlink_to(elsewhere)
+def test_a_state_that_cannot_be_deleted_is_not_taken_for_todays(folder: Path) -> None:
+    elsewhere = (folder / CHECKPOINTS).rename((folder / CHECKPOINTS).with_name("elsewhere"))
+    (folder / CHECKPOINTS).symlink_to(elsewhere)
     for _ in range(2):  # also not at a second try
         with pytest.raises(OSError, match="symbolic link"):
-            prepare_folder(files.source.parent, TODAY, trains=True)
+            prepare_folder(folder, TODAY, trains=True)

@@ -16,6 +16,7 @@ from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.data.dataset import load_dataset
 from trainables.data.files.store import EncodedImages, choose_store
+from trainables.data.images import Reader
 
 
 def config(root: Path, **options: Any) -> DataConfig:
@@ -49,10 +50,11 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
     for name in ("frame", "resize", "channels"):
         assert getattr(pixels.images, name) == getattr(encoded.images, name), name
     assert torch.equal(pixels.labels, encoded.labels) and pixels.classes == encoded.classes
+    reader = Reader(encoded.images, torch.device("cpu"))
     for row, picture in enumerate(pixels.images):
         assert torch.equal(picture, encoded.images[row])
-        flat, starts = encoded.images.load_batch(torch.tensor([3, row]), "cpu")
-        assert torch.equal(flat[starts[1] :], picture.reshape(-1))
+        images, (_, place) = reader.load_rows(torch.tensor([3, row]))
+        assert torch.equal(images[int(place)], picture)
 
 
 def test_auto_takes_pixels_where_they_fit(

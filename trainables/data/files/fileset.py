@@ -2,7 +2,7 @@
 
     @DATASETS.register("mine")
     class Mine(FileSet):
-        NAME, REVISION, ABOUT = "mine", 1, About(…)
+        REVISION, ABOUT = 1, About(…)
 
         @classmethod
         def rows(cls, root, config):
@@ -57,9 +57,8 @@ class Reading:
 
 
 class FileSet(DataSource):
-    """A data set of image files. NAME: its registered name."""
+    """A data set of image files."""
 
-    NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
 
     @classmethod
@@ -82,7 +81,7 @@ class FileSet(DataSource):
             # is_file: a pipe or device is no image, and reading it would block
             absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
         except OSError as failure:
-            raise build_unreadable_error(config.root or cls.NAME, failure) from failure
+            raise build_unreadable_error(config.root or config.name, failure) from failure
         problems: list[str] = []
         if absent:
             missing = f"{len(absent):,} of {len(listed):,} images are missing"
@@ -108,14 +107,14 @@ class FileSet(DataSource):
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return SHA-256 over classes, names, parts, roles, boxes and contents."""
-        return cls.compute_digest(cls.check_listing(config).index, cache)
+        return cls.compute_digest(config.name, cls.check_listing(config).index, cache)
 
     @classmethod
-    def compute_digest(cls, index: Index, cache: Path) -> str:
+    def compute_digest(cls, name: str, index: Index, cache: Path) -> str:
         """Return a SHA-256 of path, content, class, part, role and box of all images of `index`."""
         paths = [row.path for row in index.rows]
-        hashes = hash_files(index.base, paths, Path(cache) / cls.NAME)
-        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
+        hashes = hash_files(index.base, paths, Path(cache) / name)
+        digest = hashlib.sha256(f"{name} {cls.REVISION}".encode())
         for row in index.rows:
             digest.update(f"\x1e{row.path}\x1f{hashes[row.path]}{cls.describe_row(row)}".encode())
         return digest.hexdigest()
@@ -138,9 +137,9 @@ class FileSet(DataSource):
         index = reading.index
         if reading.problems:
             text = "the data set %s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, cls.NAME, index.base, "; ".join(reading.problems))
-        digest = cls.compute_digest(index, cache)
-        folder = Path(cache) / cls.NAME / digest[:16]
+            LOG.warning(text, config.name, index.base, "; ".join(reading.problems))
+        digest = cls.compute_digest(config.name, index, cache)
+        folder = Path(cache) / config.name / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
         return replace(reading.rows, images=images, fingerprint=digest)
 

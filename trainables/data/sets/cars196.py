@@ -28,8 +28,6 @@ LABELLED = "cars_test_annos_withlabels.mat"
 class Cars196(FileSet):
     """196 models of cars, about 83 images of each; few are grey."""
 
-    NAME = "cars196"
-    REVISION = 1
     ABOUT = About(
         title="Cars196",
         markers=(

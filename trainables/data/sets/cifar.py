@@ -41,11 +41,10 @@ OFFERED = "https://www.cs.toronto.edu/~kriz/cifar.html"
 class Cifar(DataSource):
     """A few files that hold all images.
 
-    NAME: as it is registered. TRAIN, TEST, CLASSES: names of the files with training images, test
-    images and names of the classes. LABELS, NAMES: keys of labels and class names in the pickles.
+    TRAIN, TEST, CLASSES: names of the files with training images, test images and names of the
+    classes. LABELS, NAMES: keys of labels and class names in the pickles.
     """
 
-    NAME: ClassVar[str]
     REVISION = 1
     MAPS_FILES = True
     ABOUT: ClassVar[About]
@@ -59,8 +58,8 @@ class Cifar(DataSource):
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return a SHA-256 of each file's content and part; the class names count as train."""
         root, files = cls.find_files(config)
-        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
-        hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / cls.NAME)
+        digest = hashlib.sha256(f"{config.name} {cls.REVISION}".encode())
+        hashes = hash_files(root, [*files, cls.CLASSES], Path(cache) / config.name)
         for name, file_hash in hashes.items():
             part = "test" if name == cls.TEST else "train"
             digest.update(f"\x1e{part}\x1f{file_hash}".encode())
@@ -71,7 +70,7 @@ class Cifar(DataSource):
         """Return images and official division from the cache; the first call unpacks them there."""
         root, files = cls.find_files(config)
         folder = get_or_build(
-            Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
+            Path(cache) / config.name / cls.fingerprint(config, cache)[:16],
             lambda fresh: cls.unpack_archive(root, files, fresh),
         )
         labels, is_test = (
@@ -154,8 +153,7 @@ def _read_pickle(path: Path) -> dict[str, Any]:
 class Cifar10(Cifar):
     """10 classes of 6,000 pictures, 32 × 32."""
 
-    NAME, LABELS, NAMES = "cifar10", "labels", "label_names"
-    REVISION = 1
+    LABELS, NAMES = "labels", "label_names"
     TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
     TEST, CLASSES = "test_batch", "batches.meta"
     ABOUT = About(
@@ -173,8 +171,7 @@ class Cifar10(Cifar):
 class Cifar100(Cifar):
     """100 classes of 600 pictures, 32 × 32; the fine classes."""
 
-    NAME, LABELS, NAMES = "cifar100", "fine_labels", "fine_label_names"
-    REVISION = 1
+    LABELS, NAMES = "fine_labels", "fine_label_names"
     TRAIN, TEST, CLASSES = ("train",), "test", "meta"
     ABOUT = About(
         title="CIFAR-100",

@@ -29,8 +29,6 @@ BOXES, BOX = "bounding_boxes.txt", "<image id> <x> <y> <width> <height>"
 class Cub200(FileSet):
     """200 species of birds, about 59 images of each; few are grey."""
 
-    NAME = "cub200"
-    REVISION = 1
     ABOUT = About(
         title="CUB-200-2011",
         markers=(("images.txt", "image_class_labels.txt"),),

@@ -26,9 +26,6 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 class Folder(FileSet):
     """Class folders of JPEG, PNG, WebP, BMP, TIFF or GIF images; other files are passed over."""
 
-    NAME = "folder"
-    REVISION = 1
-
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
         """Return `data.root`, which must be given: the data set has no usual folder."""

@@ -52,8 +52,6 @@ UNLISTED = "index, of no query"
 class GoogleLandmarks(FileSet):
     """81,313 landmarks train; 750 private queries are searched in 761,757 images."""
 
-    NAME = "gldv2"
-    REVISION = 1
     USAGE: ClassVar[str] = "Private"
     ABOUT = About(
         title="Google Landmarks v2",
@@ -82,7 +80,7 @@ class GoogleLandmarks(FileSet):
 class PublicGoogleLandmarks(GoogleLandmarks):
     """The same with the 379 public queries."""
 
-    NAME, USAGE = "gldv2_public", "Public"
+    USAGE = "Public"
     ABOUT = replace(GoogleLandmarks.ABOUT, counts={**COUNTS, "query": Count(None, 379)})
 
 

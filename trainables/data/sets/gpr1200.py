@@ -28,8 +28,6 @@ from trainables.data.sets.folder import SUFFIXES
 class Gpr1200(FileSet):
     """1,200 categories from six domains, 10 images of each; no image is for training."""
 
-    NAME = "gpr1200"
-    REVISION = 1
     ABOUT = About(
         title="GPR1200",
         markers=(("images/0_*",),),

@@ -28,8 +28,6 @@ KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
 class ImageNet(FileSet):
     """1,000 classes of the WordNet; some images are CMYK, one is a PNG with the name of a JPEG."""
 
-    NAME = "imagenet"
-    REVISION = 1
     ABOUT = About(
         title="ImageNet-1K",
         markers=(

@@ -30,8 +30,6 @@ LINE = "train_val2018/<group>/<species id>/<file>"
 class INaturalist2018(FileSet):
     """8,142 species of living beings, about 57 images of each; their numbers differ much."""
 
-    NAME = "inat2018"
-    REVISION = 1
     ABOUT = About(
         title="iNaturalist 2018",
         markers=(

@@ -27,8 +27,6 @@ HEAD = 2  # lines
 class InShop(FileSet):
     """7,982 items of clothes, about 7 images of each; queries are searched in a gallery."""
 
-    NAME = "inshop"
-    REVISION = 1
     ABOUT = About(
         title="In-Shop Clothes Retrieval",
         markers=((PARTITION,), (f"Eval/{PARTITION}",)),

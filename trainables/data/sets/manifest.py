@@ -26,9 +26,6 @@ SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 class Manifest(FileSet):
     """Images whose classes and splits a CSV file lists."""
 
-    NAME = "manifest"
-    REVISION = 1
-
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
         """Return the CSV file: `data.root`, or manifest.csv in the folder `data.root`."""

@@ -5,7 +5,6 @@ The two lists are the division; their first line is a head:
     Ebay_train.txt, Ebay_test.txt    <image id> <class id> <super class id> <folder>/<file>
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from trainables.config.images import DataConfig
@@ -21,8 +20,6 @@ LINE = "<image id> <class id> <super class id> <path>, below a head"
 class StanfordOnlineProducts(FileSet):
     """22,634 products, about 5 images of each."""
 
-    NAME = "sop"
-    REVISION = 1
     ABOUT = About(
         title="Stanford Online Products",
         markers=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
@@ -36,13 +33,9 @@ class StanfordOnlineProducts(FileSet):
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", _build_rows(root))
-
-
-def _build_rows(root: Path) -> Iterator[Row]:
-    """Yield the images of the lists Ebay_train.txt and Ebay_test.txt."""
-    for part in ("train", "test"):
-        where = root / f"Ebay_{part}.txt"
-        for _, (_, label, _, path) in iterate_fields(where, LINE, (str, int, str, str), start=1):
-            # Labels are filled with zeros, so that they sort as numbers do.
-            yield Row(path, f"{label:05d}", part)
+        rows = []
+        for part in ("train", "test"):
+            lines = iterate_fields(root / f"Ebay_{part}.txt", LINE, (str, int, str, str), start=1)
+            # labels are filled with zeros, so that they sort as numbers do
+            rows += [Row(path, f"{label:05d}", part) for _, (_, label, _, path) in lines]
+        return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", rows)

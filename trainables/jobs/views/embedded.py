@@ -25,8 +25,9 @@ from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.augment import cut_eval_images
+from trainables.data.images import Reader as ImageReader
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.request import View
@@ -45,10 +46,9 @@ class Reader:
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
         """Build the trial's network with its exported weights; load the trial's splits."""
-        files = TrialFolder(folder)
         try:
-            recorded = json.loads(files.config.read_text(encoding="utf-8"))
-            final = json.loads(files.result.read_text(encoding="utf-8"))
+            recorded = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            final = json.loads((folder / RESULT).read_text(encoding="utf-8"))
             export = join_inside(folder, final["export"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             fault = f"The folder has no finished trial ({error}). Train the trial here first."
@@ -147,8 +147,9 @@ class Embedded:
                 "This figure cannot show a model with a second token. Choose another cell.",
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
-        index = self.subset.index[positions]
-        return cut_eval_images(self.subset.images, index, device=self.device, **options), backbone
+        reader = ImageReader(self.subset.images, self.device)
+        images = reader.load_rows(self.subset.index[positions])
+        return cut_eval_images(*images, device=self.device, **options), backbone
 
     def describe_image(self, position: int, **values: Any) -> dict[str, Any]:
         """Return an image's `picture`, as a thumbnail, its `class` name, and `values`."""

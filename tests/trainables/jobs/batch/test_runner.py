@@ -9,7 +9,7 @@ import torch
 from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
-from trainables.core.trial_folder import TrialFolder
+from trainables.core.trial_folder import LOCK
 from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.runner import (
@@ -85,9 +85,9 @@ def test_a_failure_is_a_result_until_it_is_retried(
 
 def test_a_trial_of_another_process_is_left_to_it(tmp_path: Path) -> None:
     entry, settings = made.synthetic(1)[0], made.settings(tmp_path)
-    folder = TrialFolder(tmp_path / "trials" / entry.trial_id)
-    folder.path.mkdir(parents=True)
-    with FileLock(folder.lock, thread_local=False):
+    folder = tmp_path / "trials" / entry.trial_id
+    folder.mkdir(parents=True)
+    with FileLock(folder / LOCK, thread_local=False):
         assert run_trial(settings, entry) is None and report(settings, [entry]) == 1
     assert run_trial(settings, entry) and report(settings, [entry]) == 0
     assert run_trial(settings, entry) is None, "it is not run twice"
