@@ -17,7 +17,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.data.files.lists import build_damage_error
+from trainables.data.files.lists import build_damage_error, find_list
 from trainables.errors import ConfigError
 
 TRAINING = 98  # classes
@@ -51,23 +51,15 @@ class Cars196(FileSet):
         annotations = root / "cars_annos.mat"
         if annotations.exists():
             return Listing(root, annotations, _read_annotations(annotations, "relative_im_path"))
-        train, test = (_find_devkit_file(root, name) for name in ("cars_train_annos.mat", LABELLED))
+        train, test = (
+            find_list(root, [name, f"devkit/{name}"], cls.ABOUT.offered)
+            for name in ("cars_train_annos.mat", LABELLED)
+        )
         rows = [
             *_read_annotations(train, "fname", "cars_train/"),
             *_read_annotations(test, "fname", "cars_test/"),
         ]
         return Listing(root, train, rows)
-
-
-def _find_devkit_file(root: Path, name: str) -> Path:
-    """Return the path of the file `name`, which must lie in `root` or in its folder devkit/."""
-    for path in (root / name, root / "devkit" / name):
-        if path.exists():
-            return path
-    unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
-    fault = f"neither {root} nor its devkit/ has {name}, which lists the classes{unlabelled}"
-    remedy = f"Download {name} from the data set's makers, or use car_ims.tgz and cars_annos.mat"
-    raise ConfigError("data.root", f"{fault}. {remedy}.")
 
 
 def _read_annotations(where: Path, path_field: str, folder: str = "") -> Iterator[Row]:
