@@ -1,16 +1,14 @@
 """Rank correlations of promotions: how cells ranked in their source study, and after it."""
 
 import reports.figures.figure as plot
-from reports.frame import DataFrame, Frame
+from reports.frame import Frame
 from reports.recipe import Figure
-from reports.stats.describe import summarize
 from reports.stats.ranks import spearman
 from reports.tables import labels
-from reports.tables.cells import find_protocol, group_by_seed
-from reports.tables.promotion import SOURCE, Promotion, find_promotion, rank_signs
+from reports.tables.cells import find_protocol
+from reports.tables.promotion import Move, Promotion, find_promotion, list_moves, score_moves
 
 ROW = 0.26  # inches
-Move = tuple[str, float, float, int]  # source cell, mean before, mean after, seeds
 
 
 class PromotionOptions(plot.FigureOptions):
@@ -36,7 +34,7 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     studies = {name: frame.select_study(name) for name in recipe.studies}
     origins = {name: find_promotion(frame, name, "report.figures") for name in studies}
     moves = {
-        name: _list_moves(cells, origins[name], recipe.metric) for name, cells in studies.items()
+        name: list_moves(cells, origins[name], recipe.metric) for name, cells in studies.items()
     }
     title = labels.replace_greek_names(recipe.title) or "Ranks before and after promotion"
     rows = max(2, *map(len, moves.values()))
@@ -62,31 +60,14 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _list_moves(cells: DataFrame, promotion: Promotion, metric: str) -> list[Move]:
-    """Return (source cell, mean before, mean after, seeds) of each promoted cell.
-
-    A cell without a result before or after promotion is left out.
-    """
-    moves = []
-    for _, rows in cells.groupby("cell", sort=False):
-        source = str(rows["coords"].iloc[0].get(SOURCE, ""))
-        before = summarize(list(promotion.values.get(source, {}).values()))
-        after = summarize(list(group_by_seed(rows, metric).values()))
-        if before is not None and after is not None:
-            moves.append((source, before.mean, after.mean, after.n))
-    return moves
-
-
 def _draw_promotion_panel(
     panel: plot.Axes, study: str, promotion: Promotion, moves: list[Move], metric: str
 ) -> list[plot.Tooltip]:
     """Draw a line per promoted cell from old to new rank, with ρ in the title; return tooltips."""
     from scipy.stats import rankdata
 
-    before_sign, after_sign = rank_signs(promotion, metric)
-    old_scores = [before_sign * before for _, before, _, _ in moves]
-    new_scores = [after_sign * after for _, _, after, _ in moves]
-    rho = spearman(old_scores, new_scores)
+    sides = score_moves(moves, promotion, metric)
+    rho = spearman(*sides)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None:
         agreement = f"ρ = {labels.format_number(rho, 2)}, {len(moves)} cells"
@@ -96,7 +77,7 @@ def _draw_promotion_panel(
         return []
     panel.set_xlim(-0.6, 1.6)
     spots = []
-    ranks = [rankdata([-score for score in side]).tolist() for side in (old_scores, new_scores)]
+    ranks = [rankdata([-score for score in side]).tolist() for side in sides]
     for (cell, before, after, _), old_rank, new_rank in zip(moves, *ranks, strict=True):
         colour = plot.COLOURS[7]  # grey for an equal rank, blue for a better, orange for a worse
         if new_rank != old_rank:

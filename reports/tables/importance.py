@@ -1,12 +1,12 @@
 """Estimate the importances of a search's parameters."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
-from reports.stats.importance import LEAST, Importances, compute_importances
+from reports.stats.importance import LEAST, compute_importances
 from reports.tables.cells import collect_trials, explain_protocol
 from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
 from reports.tables.model import Field, Sheet
@@ -27,13 +27,15 @@ def importance(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """
     metric = recipe.metrics[0]
     space = find_search_space(frame, recipe.study)
-    importances, finished = judge_parameters(cells, metric, space, recipe.evaluator)
+    trials = collect_trials(cells, metric).trials
+    points, values = [trial.coords for trial in trials], [trial.result.mean for trial in trials]
+    importances = compute_importances(points, values, space, evaluator=recipe.evaluator)
     notes = [explain_protocol(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
     if importances is None:
         notes.append(
-            f"Importances: none, {finished} trials are finished and at least {LEAST} are needed."
+            f"Importances: none, {len(trials)} trials are finished and at least {LEAST} are needed."
         )
     else:
         names = format_coordinates(list(importances.shares))
@@ -74,21 +76,6 @@ def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any
             "study. Name a search study."
         )
     return space
-
-
-def judge_parameters(
-    cells: DataFrame,
-    metric: str,
-    space: Mapping[str, Mapping[str, Any]],
-    evaluator: Literal["ped_anova", "fanova"],
-) -> tuple[Importances | None, int]:
-    """Return the importance of a search's parameters for a metric, and how many trials finished.
-
-    The importances are None if too few trials finished.
-    """
-    trials = collect_trials(cells, metric).trials
-    points, values = [trial.coords for trial in trials], [trial.result.mean for trial in trials]
-    return compute_importances(points, values, space, evaluator=evaluator), len(trials)
 
 
 def _format_axis(axis: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Compare promoted cells with what they were in the study that they come from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
@@ -57,9 +57,34 @@ def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
     return Promotion(source, values, by, directions.get(by) != "minimize")
 
 
-def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
-    """Return the signs with which higher is better, for values before and after."""
-    return 1 if promotion.maximize else -1, -1 if labels.is_lower_better(metric) else 1
+class Move(NamedTuple):
+    """A promoted cell: its cell in the source study, its means before and after, and its seeds."""
+
+    source: str
+    before: float
+    after: float
+    seeds: int
+
+
+def list_moves(cells: DataFrame, promotion: Promotion, metric: str) -> list[Move]:
+    """Return the promoted cells that have a result before and after promotion."""
+    moves = []
+    for _, rows in cells.groupby("cell", sort=False):
+        source = str(rows["coords"].iloc[0].get(SOURCE, ""))
+        before = summarize([*promotion.values.get(source, {}).values()])
+        after = summarize([*group_by_seed(rows, metric).values()])
+        if before is not None and after is not None:
+            moves.append(Move(source, before.mean, after.mean, after.n))
+    return moves
+
+
+def score_moves(
+    moves: Sequence[Move], promotion: Promotion, metric: str
+) -> tuple[list[float], list[float]]:
+    """Return the means before and after promotion, with signs with which higher is better."""
+    before_sign = 1 if promotion.maximize else -1
+    after_sign = -1 if labels.is_lower_better(metric) else 1
+    return [before_sign * m.before for m in moves], [after_sign * m.after for m in moves]
 
 
 def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
@@ -78,7 +103,6 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     coordinates = dict.fromkeys(name for coords in cells["coords"] for name in coords)
     names = [name for name in coordinates if name not in (RANK, SOURCE, NEUTRAL)]
     rows, numbers = [], []  # printed fields, and unrounded numbers for CSV
-    pairs: list[tuple[float, float]] = []  # means before and after promotion
     for cell, group in cells.groupby("cell", sort=False):
         coords: dict[str, Any] = group["coords"].iloc[0]
         rank, origin = coords.get(RANK), str(coords.get(SOURCE, ""))
@@ -88,7 +112,7 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         sides: list[tuple[str, Mapping[int, float], tuple[str, str]]]
         sides = [(by, promotion.values.get(origin, {}), (source, origin))]
         sides += [(m, group_by_seed(group, m), (recipe.study, str(cell))) for m in recipe.metrics]
-        fields, statistics, means = [], [], []
+        fields, statistics = [], []
         for metric, values, runs_of in sides:
             summary, ends = summarize([*values.values()]), t_interval([*values.values()])
             field, mean, sd, n = Field("missing", hint=gaps), None, None, 0
@@ -97,13 +121,9 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
                 text = _format_mean(mean, ends, metric, recipe.digits)
                 field = Field(text, measured=True, of=runs_of)
             fields.append(field)
-            means.append(mean)
             statistics += [metric, mean, sd, *(ends or (None, None)), n]
         if not origin:  # the neutral cell, which was not promoted
             fields[0] = Field("–", hint=f"no cell of {source}")
-        before, after, *_ = means  # after promotion: by the first metric
-        if before is not None and after is not None:
-            pairs.append((before, after))
         planned, n = group["seed"].nunique(), len(sides[1][1])  # seeds of the first metric
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=gaps)
         settings = (str(coords.get(RANK, cell)), origin, *levels)
@@ -117,7 +137,7 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     notes = [
         f"The best {cells[~is_neutral]['cell'].nunique()} of {total} cells of {source}, trained "
         "again." + (f" {NEUTRAL_NOTE}" if is_neutral.any() else ""),
-        _explain_agreement(recipe, promotion, pairs),
+        _explain_agreement(recipe, promotion, list_moves(cells, promotion, recipe.metrics[0])),
         "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
         *explain_measurement(frame, recipe, cells),
         *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
@@ -149,13 +169,10 @@ def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, dig
     return f"{text} [{', '.join(bounds)}]" if bounds else text
 
 
-def _explain_agreement(
-    recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]
-) -> str:
-    """Write a note on the rank correlation of the cells' means (before, after) promotion."""
+def _explain_agreement(recipe: Table, promotion: Promotion, moves: list[Move]) -> str:
+    """Write a note on the rank correlation of the cells' means before and after promotion."""
     metric, source = recipe.metrics[0], promotion.source
-    before_sign, after_sign = rank_signs(promotion, metric)
-    rho = spearman([before_sign * a for a, _ in pairs], [after_sign * b for _, b in pairs])
+    rho = spearman(*score_moves(moves, promotion, metric))
     before_label, after_label = map(labels.format_metric_label, (promotion.by, metric))
     subject = (
         f"Spearman's rank correlation of {before_label} in {source} and {after_label} in "
@@ -164,7 +181,7 @@ def _explain_agreement(
     if rho is None:
         return f"{subject}: there is none with fewer than 3 cells, or if one metric is constant."
     return (
-        f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(pairs)} promoted cells, 1 if "
+        f"{subject}: ρ = {labels.format_number(rho, 2)} over {len(moves)} promoted cells, 1 if "
         f"both order them alike. Only the best cells of {source} count, whose values are close: "
         "over all its cells ρ may be larger."
     )

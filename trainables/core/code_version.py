@@ -32,16 +32,13 @@ class Code:
 
 def list_differing_components(source: Code) -> list[str]:
     """Return the components whose source or REVISION here differs from the driver's."""
-    return [name for name in source.hashes if not _is_equal_here(name, source)]
-
-
-def _is_equal_here(name: str, source: Code) -> bool:
-    """Return whether this installation has a component with the driver's source and REVISION."""
-    return (
-        components.is_known(name)
-        and source_digests.compute_component_digest(name)[0] == source.hashes[name]
-        and components.get_revision(name) == source.revisions[name]
-    )
+    return [
+        name
+        for name, source_hash in source.hashes.items()
+        if not components.is_known(name)
+        or source_digests.compute_component_digest(name)[0] != source_hash
+        or components.get_revision(name) != source.revisions[name]
+    ]
 
 
 def require_driver_code(source: Code) -> None:
