@@ -63,11 +63,6 @@ class Images:
         """Return whether pixels are used in place on this device."""
         return self.is_decoded and self.flat.device.type == device.type
 
-    def compute_layout(self, index: Tensor) -> tuple[Tensor, int]:
-        """Return where each of the images `index` starts in a packed array, and the array size."""
-        sizes = self.heights[index] * self.widths[index] * self.channels
-        return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
-
     def pack_rows(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
         """Copy each of the images `rows` to its start in the array `packed` on the CPU."""
         for row, start in zip(rows, starts, strict=True):
@@ -159,12 +154,14 @@ class Reader:
 
     def _begin_batch(self, rows: Tensor) -> Batch:
         """Let threads copy the images of these rows into one array; return it with their tasks."""
-        starts, total = self.images.compute_layout(rows)
+        images, is_pinned = self.images, self.device.type == "cuda"
+        sizes = images.heights[rows] * images.widths[rows] * images.channels
+        starts = torch.cumsum(sizes, 0) - sizes
         with torch.inference_mode(False):  # the threads that write are not in that mode
-            packed = torch.empty(total, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
-        row_blocks, start_blocks = (torch.split(x, self.images.at_once) for x in (rows, starts))
+            packed = torch.empty(int(sizes.sum()), dtype=torch.uint8, pin_memory=is_pinned)
+        row_blocks, start_blocks = (torch.split(x, images.at_once) for x in (rows, starts))
         tasks = [
-            self._pool.submit(self.images.pack_rows, block.tolist(), block_starts.tolist(), packed)
+            self._pool.submit(images.pack_rows, block.tolist(), block_starts.tolist(), packed)
             for block, block_starts in zip(row_blocks, start_blocks, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)

@@ -24,18 +24,16 @@ class, and leaves at least one.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from trainables import streams
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from trainables.config.images import DataConfig, SplitConfig
 
 FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 
@@ -115,13 +113,13 @@ class Splits:
         return "test" if self.val is None else "val"
 
 
-def load_splits(config: "DataConfig", cache: Path) -> Splits:
+def load_splits(config: DataConfig, cache: Path) -> Splits:
     """Load the configured data set, and split it."""
     dataset = load_dataset(config, cache)
     return split_dataset(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
-def split_dataset(dataset: Dataset, config: "SplitConfig", fingerprint: str) -> Splits:
+def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Split a data set by classes or by images, and leave out training images as configured.
 
     A data set's official division replaces the shares `config.test` and `config.validation`.
@@ -139,7 +137,7 @@ def split_dataset(dataset: Dataset, config: "SplitConfig", fingerprint: str) -> 
     return Splits(train, val, test, fingerprint, by_images)
 
 
-def _split_classes(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
+def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
     """Split by classes; return training, validation (None: no such split) and test images."""
     official = dataset.official
     if official is None:  # divide the class names; a split has all images of its classes
@@ -172,7 +170,7 @@ def _split_classes(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Sub
     )
 
 
-def count_split_classes(classes: int, config: "SplitConfig") -> tuple[int, int, int]:
+def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     """Count training, validation and test classes of a data set without official division."""
     if config.by == "images":  # each split has images of all classes
         return classes, 0 if config.protocol == "paper" else classes, classes
@@ -181,7 +179,7 @@ def count_split_classes(classes: int, config: "SplitConfig") -> tuple[int, int, 
 
 
 def _divide_class_names(
-    names: list[str], config: "SplitConfig"
+    names: list[str], config: SplitConfig
 ) -> tuple[list[str], list[str], list[str]]:
     """Return training, validation and test classes of a data set without official division."""
     # keep=2: at least two classes train, so that one of them can be held out for validation
@@ -205,7 +203,7 @@ def _permute_names(names: list[str], seed: int, stream: str) -> list[str]:
     return [names[position] for position in order.tolist()]
 
 
-def _order_names(names: list[str], config: "SplitConfig") -> list[str]:
+def _order_names(names: list[str], config: SplitConfig) -> list[str]:
     return names if config.order == "sorted" else _permute_names(names, config.seed, "data.split")
 
 
@@ -221,9 +219,7 @@ def _take_block(
     return names[:start] + names[end:], names[start:end]
 
 
-def _split_validation_classes(
-    names: list[str], config: "SplitConfig"
-) -> tuple[list[str], list[str]]:
+def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
     """Return training and validation classes, by fold or share; "paper" validates on none."""
     if config.folds is not None:
         names = sorted(names)
@@ -274,7 +270,7 @@ def select_for_evaluation(dataset: Dataset) -> Subset:
     return _build_subset(dataset, _list_class_names(dataset, rows), rows)
 
 
-def _split_images(dataset: Dataset, config: "SplitConfig") -> tuple[Subset, Subset | None, Subset]:
+def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
     """Split by images; return training, validation (None: no such split) and test images."""
     # refuse data sets whose own division is for retrieval
     official = dataset.official

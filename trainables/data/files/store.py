@@ -14,22 +14,20 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import psutil
 import torch
 from torch import Tensor
 
+from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
 from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
 from trainables.data.files.lists import name_unreadable_file
 from trainables.data.images import Images, map_array
 from trainables.machine.progress import Progress
-
-if TYPE_CHECKING:
-    from trainables.config.images import DataConfig
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
@@ -67,7 +65,7 @@ class EncodedImages(Images):
 
 
 def load_stored(
-    folder: Path, index: Index, pictures: Iterable[Picture], config: "DataConfig"
+    folder: Path, index: Index, pictures: Iterable[Picture], config: DataConfig
 ) -> Images:
     """Return the images of the cache, decoded or encoded; store them there first if needed.
 
@@ -119,7 +117,7 @@ def load_stored(
     return EncodedImages(**vars(images), lengths=lengths[0], short=short, names=names, boxes=boxes)
 
 
-def choose_store(folder: Path, images: int, config: "DataConfig") -> Kind:
+def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     """Return the configured kind; for "auto" the kind in the cache, else pixels if they fit."""
     if config.store != "auto":
         return config.store
