@@ -245,25 +245,6 @@ def select_line_style(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "linestyle": dash}
 
 
-def draw_bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
-    """Draw a horizontal bar for each name, the first on top, and return the bars."""
-    bars = axes.barh(range(len(names)), values, height=height, color=colour)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
-    return bars
-
-
-def trim_colormap(name: str, low: float, high: float) -> Any:
-    """Return one of matplotlib's colour maps without its ends: from `low` to `high` of [0, 1]."""
-    import matplotlib as mpl
-    import numpy as np
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap(mpl.colormaps[name](np.linspace(low, high, 256)))
-
-
 def set_log_ticks(axes: Axes, low: float, high: float) -> None:
     """Set a few ticks on a logarithmic x axis: powers of ten, or numbers on less than 2 decades."""
     from matplotlib.ticker import LogLocator, NullLocator

@@ -36,7 +36,11 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
         plot.draw_empty_message(panel, "no seed has every cell")
     else:
         values = [shares[name] * factor for name in ranked]
-        plot.draw_bars(panel, labels.format_coordinates(ranked), values, plot.COLOURS[5], 0.6)
+        panel.barh(range(len(ranked)), values, height=0.6, color=plot.COLOURS[5])
+        panel.set_yticks(range(len(ranked)), labels.format_coordinates(ranked))
+        panel.invert_yaxis()
+        panel.tick_params(axis="y", length=0)
+        panel.grid(axis="x")
         for i, (name, value) in enumerate(zip(ranked, values, strict=True)):
             low, high = attribution.intervals[name]
             if low is not None and high is not None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 import reports.figures.figure as plot
@@ -53,6 +54,8 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
         >>> Figure(kind="slices", studies=("terms",)).metric
         'val/map_at_r'
     """
+    import matplotlib as mpl
+
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
     trials = collect_trials(cells, metric)
@@ -62,7 +65,8 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     best, factor = trials.find_best(metric), labels.display_scale(metric)
     last = max((trial.number for trial in trials.trials), default=1)
     # shades that are seen on a light and on a dark page
-    shade: dict[str, Any] = {"cmap": plot.trim_colormap("Blues", 0.3, 0.8), "vmin": 0, "vmax": last}
+    blues = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.3, 0.8, 256)))
+    shade: dict[str, Any] = {"cmap": blues, "vmin": 0, "vmax": last}
     orange: dict[str, Any] = {"color": plot.COLOURS[1]}
     is_dense = len(trials.trials) * len(axes) > plot.MAX_TOOLTIPS
     spots = []
