@@ -14,6 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from reports.kinds import TABLES, find_figure_options, list_kinds
 
+REMOVED_FIGURES = {
+    "parallel": "MLflow's page of the trials draws parallel coordinates",
+    "importance": "a table of kind `importance` has the numbers",
+}
+
 
 class RecipePart(BaseModel):
     """Base of the parts of a recipe: unknown keys are refused, and values never change."""
@@ -275,6 +280,9 @@ class Figure(Drawing):
     @classmethod
     def check_installed(cls, kind: str) -> str:
         """Refuse a kind of figure that no package has."""
+        if kind in REMOVED_FIGURES:
+            remedy = f"Leave it out: {REMOVED_FIGURES[kind]}."
+            raise ValueError(f"the kind of figure {kind!r} was removed. {remedy}")
         kinds = list_kinds("figures")
         if kind not in kinds:
             raise ValueError(
