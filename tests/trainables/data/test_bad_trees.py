@@ -151,7 +151,7 @@ def test_a_name_without_a_category(tmp_path: Path) -> None:
 def test_matlab_files(tmp_path: Path) -> None:
     root = trees.cars196_devkit(tmp_path / "devkit")
     (root / "cars_test_annos_withlabels.mat").unlink()
-    assert "has cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
+    assert "has no cars_test_annos_withlabels.mat" in fail_to_load("cars196", root)
     (root / "devkit/cars_test_annos.mat").rename(root / "cars_test_annos_withlabels.mat")
     assert "cannot be read (no field of name class)" in fail_to_load("cars196", root)
     root = trees.cars196(tmp_path / "cars")
