@@ -166,6 +166,7 @@ def prepare(
         evaluator=options.evaluator or (EVALUATOR if uses_default_runner else None),
         sources=uses_default_runner,
         tracking_uri=options.store.uri if options.track else None,
+        live_report=options.report and options.track,
         replay=options.store.format_command("ledger replay"),
         trackers=tuple(build_trackers(options.trackers, options.folder)),
         reads_data=uses_default_runner,

@@ -2,15 +2,17 @@
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from reports.errors import StoreUnavailable
 from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.figure import DrawnFigure
-from reports.frame import Frame, Parent, load_frame
+from reports.frame import Frame, load_frame
 from reports.kinds import load_kind
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
 from reports.pages.best import format_best_config
@@ -18,14 +20,19 @@ from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import build_source_sheet
 from reports.pages.verdict import VerdictSection
 from reports.pages.verdict_file import format_verdicts
-from reports.recipe import Recipe
 from reports.store import open_client
 from reports.tables.build import build_all
 from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
-from reports.uri import build_run_path, redact_text, redact_uri
+from reports.uri import (
+    SERVED,
+    build_run_path,
+    find_server_address,
+    redact_text,
+    redact_uri,
+)
 
 CONTENT_TAG = "ablate.report_sha256"
 DESCRIPTION_TAG = "mlflow.note.content"  # what MLflow shows as a run's description
@@ -83,7 +90,7 @@ def compile_report(
         declare_metrics(frame.document.get("metrics") or {})
         if provide_views is not None:
             provide_views(frame)
-        folder = Path(out_dir) / f"{to_slug(frame.document['name'])}-{frame.document['sweep_id']}"
+        folder = locate_report(out_dir, frame.document["name"], sweep_id)
         return _write_report(tracking_uri, frame, folder, log_to_parent)
     except MlflowException as error:
         reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
@@ -92,20 +99,54 @@ def compile_report(
         ) from error
 
 
-def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: bool) -> Report:
-    """Write all files of a report into a folder, and log them to the parent run if asked."""
+def locate_report(out_dir: str | Path, name: str, sweep_id: str) -> Path:
+    """Return the folder of a sweep's report."""
+    return Path(out_dir) / f"{to_slug(name)}-{sweep_id}"
+
+
+def compile_live_page(
+    tracking_uri: str, sweep_id: str, out_dir: str | Path, progress: Mapping[str, tuple[int, int]]
+) -> Path:
+    """Write the page of a running sweep from its MLflow runs, without the report's other files.
+
+    Figures of trained models and best configurations are left out, and so are the verdicts of
+    studies in which a trial has not ended.
+
+    Args:
+        progress: see `Frame`.
+    """
+    frame = load_frame(tracking_uri, sweep_id)
+    frame.progress = progress
+    declare_metrics(frame.document.get("metrics") or {})
+    folder = locate_report(out_dir, frame.document["name"], sweep_id)
+    with TemporaryDirectory() as drafts:
+        tables, judged, drawings = _compile_content(frame, Path(drafts), png=False)
+        rendered = [figures.render_inline(*each) for each in drawings if not each[0].apart]
+        page = html.render_page(
+            frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best={}
+        )
     folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / "report.html", page)
+    _set_run_description(tracking_uri, frame, judged, folder)
+    return folder / "report.html"
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file in one step, so that an interruption leaves the old file whole."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def _compile_content(
+    frame: Frame, folder: Path, *, png: bool = True
+) -> tuple[list[AnyTable], VerdictSection, list[tuple[DrawnFigure, Path]]]:
+    """Return a report's tables, verdicts, and figures with the SVG files drawn into a folder."""
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})  # those that have begun
-    # tables, verdicts and best configurations
     sources = build_source_sheet(frame, recipe)
     tables = _make_keys_distinct([*build_all(frame, recipe), *([sources] if sources else [])])
     verdicts = judge_tables(frame, tables)
     headline, forest_plot = summarize_verdicts(frame, verdicts), forest.draw_forest_plot(verdicts)
-    best = _format_best_configs(frame, recipe)
-    texts = best | {"verdicts.json": format_verdicts(frame, verdicts)}  # file name → its text
-    for table in tables:
-        texts |= _format_table_files(table)
-    # figures
     drawn = [
         *([forest_plot] if forest_plot else []),
         *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
@@ -114,11 +155,23 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
         *(load_kind("figures", part.kind)(frame, part) for part in recipe.figures),
     ]
-    saved = [(figure, figure.save_files(folder)) for figure in _make_keys_distinct(drawn)]
-    paths = {path.name: path for _, files in saved for path in files.values()}
-    drawings = [(figure, files["svg"]) for figure, files in saved]
+    drawings = [
+        (figure, figure.save_files(folder, png=png)["svg"]) for figure in _make_keys_distinct(drawn)
+    ]
     plot = drawings.pop(0) if forest_plot else None  # the first drawing stands by the verdict
-    judged = VerdictSection(headline, verdicts, plot, find_warnings(frame))
+    return tables, VerdictSection(headline, verdicts, plot, find_warnings(frame)), drawings
+
+
+def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: bool) -> Report:
+    """Write all files of a report into a folder, and log them to the parent run if asked."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tables, judged, drawings = _compile_content(frame, folder)
+    best = _format_best_configs(frame)
+    texts = best | {"verdicts.json": format_verdicts(frame, judged.verdicts)}  # file name → text
+    for table in tables:
+        texts |= _format_table_files(table)
+    svg_files = [svg for _, svg in [*([judged.plot] if judged.plot else []), *drawings]]
+    paths = {path.name: path for svg in svg_files for path in (svg, svg.with_suffix(".png"))}
     # pages
     for figure, svg in drawings:
         if figure.apart:  # the figure has a page of its own
@@ -132,12 +185,10 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     )
     for name, text in texts.items():
         paths[name] = folder / name
-        draft = folder / f".{name}.tmp"  # so that an interruption leaves the last report whole
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(paths[name])
+        replace_text(paths[name], text)
     if log_to_parent:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
-        _set_run_description(tracking_uri, frame.parents[0], judged)
+        _set_run_description(tracking_uri, frame, judged, folder)
     text = _format_terminal_text(frame, tables, judged, best)
     return Report(text, paths["report.html"], dict(sorted(paths.items())), frame)
 
@@ -152,8 +203,9 @@ def _format_table_files(table: AnyTable) -> dict[str, str]:
     return texts
 
 
-def _format_best_configs(frame: Frame, recipe: Recipe) -> dict[str, str]:
+def _format_best_configs(frame: Frame) -> dict[str, str]:
     """Return file name → YAML of the best configuration of each study in `best` (empty: of all)."""
+    recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})
     begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
     studies = recipe.best if frame.recipe.best else begun  # `recipe`: only begun studies
     names = make_file_names_distinct([f"best_{to_slug(study)}" for study in studies])
@@ -211,11 +263,16 @@ def _log_report_artifacts(tracking_uri: str, run_id: str, paths: dict[str, Path]
     client.set_tag(run_id, CONTENT_TAG, digest.hexdigest())
 
 
-def _set_run_description(tracking_uri: str, parent: Parent, judged: VerdictSection) -> None:
+def _set_run_description(
+    tracking_uri: str, frame: Frame, judged: VerdictSection, folder: Path
+) -> None:
     """Set the verdict as the parent run's description in MLflow, unless a person wrote one."""
+    parent = frame.parents[0]
     old_text = parent.tags.get(DESCRIPTION_TAG, "")
     page = build_run_path(parent.experiment_id, parent.run_id, "report/report.html")
-    text = verdict.format_run_description(judged, page)
+    page = "" if frame.progress else page  # the page of a running sweep is not logged
+    local = "" if find_server_address(tracking_uri) else f"{SERVED}{folder.name}/report.html"
+    text = verdict.format_run_description(judged, page, local)
     written_by_person = old_text and not old_text.startswith(verdict.TITLE)
     if old_text != text and not written_by_person:
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)

@@ -6,7 +6,7 @@ Runs of several parents (one sweep on several machines with one server) are merg
 import gc
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ PARENT_TAG = "mlflow.parentRunId"
 FINAL = "final/"
 # end of the name of a metric: a term's largest gradient in an epoch, over the metric term's
 LARGEST_RATIO = "_to_metric/max"
+ENDED = ("done", "failed", "partial", "infeasible")  # statuses that a trial keeps
 STATUS_RANKS = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
 OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
@@ -57,6 +58,8 @@ class Frame:
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
+        progress: study → (ended, due) trials as the driver of a running sweep counts them; empty
+            if the sweep does not run.
     """
 
     def __init__(self, client: Any, parents: Sequence[Parent], trials: DataFrame) -> None:
@@ -66,6 +69,7 @@ class Frame:
         self.trials = trials
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
         self.cells = _build_cells_table(self.parents, trials, self.metrics)
+        self.progress: Mapping[str, tuple[int, int]] = {}
         # (run id, metric) → (epoch, value) of the curves that were read
         self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
@@ -90,6 +94,21 @@ class Frame:
         """The studies of the spec that have no cell yet."""
         begun = {*self.cells["study"]}
         return [name for name in self.study_order if name not in begun]
+
+    def find_incomplete_studies(self) -> dict[str, tuple[int, int]]:
+        """Return study → (ended, due) trials of the studies in which a trial has not ended."""
+        counts: dict[str, tuple[int, int]] = {}
+        for study in dict.fromkeys([*self.study_order, *self.progress]):
+            statuses = self.cells["status"][self.cells["study"] == study]
+            stored, known = int(statuses.isin(ENDED).sum()), len(statuses)
+            ended, due = self.progress.get(study, (stored, known))
+            if min(ended, stored) < max(due, known):
+                counts[study] = (min(ended, stored), max(due, known))
+        return counts
+
+    def withholds_verdicts(self, study: str) -> bool:
+        """Return whether a running sweep can still change the verdicts of a study."""
+        return bool(self.progress) and study in self.find_incomplete_studies()
 
     def select_study(self, name: str) -> DataFrame:
         """Return the cells of a study in plan order, with a column for each coordinate.

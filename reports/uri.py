@@ -8,6 +8,7 @@ import re
 from urllib.parse import quote, unquote, unquote_plus
 
 HIDDEN = "***"
+SERVED = "/reports/"  # where `ablate ui` has the reports
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
 _HOST_AND_PATH = re.compile(r"[^/@:]*(:\d{1,5})?/")  # before an @ that is part of the path

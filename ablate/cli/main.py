@@ -36,6 +36,7 @@ COMMANDS = {
     "ledger": "Show, export or import the results in an output folder's ledger.",
     "data": "List the data sets on this machine, or check one.",
     "report": "Compile the tables and figures of a sweep again.",
+    "ui": "Serve MLflow's pages and the reports on this machine's loopback address.",
     "diff": "Compare two sweeps: cells side by side, settings, versions.",
     "evaluate": "Evaluate a trained model, or a backbone alone, on data sets.",
     "embed": "Embed a folder of pictures with a trained model.",

@@ -16,6 +16,7 @@ from functools import partial
 from types import FrameType
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
+from ablate.engine.live_report import renew_report
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.supervisor import Supervisor
@@ -218,6 +219,10 @@ def _run_ray_tune(
         signals = stack.enter_context(stop_on_signals(dispatch.stop))
         stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
         stack.enter_context(status_file)
+        if settings.live_report and settings.tracking_uri is not None:
+            log = logs / f"{name}-report.log"
+            renewer = renew_report(settings.tracking_uri, plan.sweep_id, settings.out, log)
+            stack.enter_context(renewer)
         stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:
             broken = supervisor.run()

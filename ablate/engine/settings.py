@@ -53,6 +53,7 @@ class Settings(RunOptions):
         sources: whether the runner's code is that of this package and its plug-ins, so that its
             source is recorded with each trial.
         tracking_uri: MLflow's store; None for no MLflow.
+        live_report: whether the report's page is renewed while trials run.
         replay: the command that writes to MLflow what a run could not.
         trackers: further places for results (`--tracker`).
         reads_data: whether the runner reads the trials' data, which is then checked first.
@@ -64,6 +65,7 @@ class Settings(RunOptions):
     evaluator: str | None = None
     sources: bool = False
     tracking_uri: str | None = field(default=None, repr=False)
+    live_report: bool = False
     replay: str = "`ablate ledger replay`"
     trackers: tuple[TrialTracker, ...] = ()
     reads_data: bool = False

@@ -14,7 +14,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -68,12 +68,14 @@ class Tooltip:
     """Values of a mark, shown on a page under the pointer or by arrow keys.
 
     x, y: position of the mark in the data of its axes.
+    of: (study, cell) of the runs to which a click on the mark leads.
     """
 
     axes: Axes
     x: float
     y: float
     text: str
+    of: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class DrawnFigure:
     """A figure with its files' name, (first) study, title, caption, runs and tooltips.
 
     apart: whether it has a page of its own, because it holds pictures of images.
+    several: whether it shows more studies than `study`.
     """
 
     key: str
@@ -91,9 +94,10 @@ class DrawnFigure:
     run_ids: tuple[str, ...]
     spots: tuple[Tooltip, ...] = ()
     apart: bool = False
+    several: bool = False
 
-    def locate_spots(self) -> list[tuple[float, float, str]]:
-        """Return (x, y, text) of each tooltip of a saved figure; empty if there are too many.
+    def locate_spots(self) -> list[tuple[float, float, Tooltip]]:
+        """Return (x, y, tooltip) of each mark of a saved figure; empty if there are too many.
 
         x and y are shares of the width from the left and of the height from the top.
         """
@@ -104,16 +108,17 @@ class DrawnFigure:
         for spot in self.spots:
             pixel = spot.axes.transData.transform((spot.x, spot.y))
             x, y = to_share.transform(pixel)
-            spots.append((float(x), float(1 - y), spot.text))
+            spots.append((float(x), float(1 - y), spot))
         return spots
 
     @use_report_style()
-    def save_files(self, folder: Path) -> dict[str, Path]:
+    def save_files(self, folder: Path, *, png: bool = True) -> dict[str, Path]:
         """Write `key.png` and `key.svg`, and return `{"png": path, "svg": path}`.
 
         A PNG has 200 dpi, or fewer if it would have more than `MAX_PIXELS`.
         """
-        paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
+        kinds = ("png", "svg") if png else ("svg",)
+        paths = {kind: folder / f"{self.key}.{kind}" for kind in kinds}
         width, height = self.figure.get_size_inches()
         dpi = min(STYLE["savefig.dpi"], math.sqrt(MAX_PIXELS / (width * height)))
         if engine := self.figure.get_layout_engine():  # lay out once, not in each `savefig`
@@ -121,7 +126,8 @@ class DrawnFigure:
             engine.execute(self.figure)
             self.figure.dpi = screen_dpi
             self.figure.set_layout_engine("none")
-        self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
+        if png:
+            self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
         self.figure.savefig(paths["svg"], dpi=dpi, metadata={"Date": None, "Creator": None})
         return paths
 
@@ -180,8 +186,9 @@ def build_figure(
     if isinstance(recipe, Figure):  # named by kind, studies and metric
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
     text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
-    study = list_part_studies(recipe)[0]
-    return DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
+    study, *further = list_part_studies(recipe)
+    made = DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
+    return replace(made, several=bool(further))
 
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:

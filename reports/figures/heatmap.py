@@ -95,7 +95,8 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
             texts[i, j] = str(rows["status"].iloc[0])  # why there is no mean
         if text := texts.get((i, j), "").replace("\n", " "):
             at = f"{x_name} = {labels.format_level(xs[j])}, {y_name} = {labels.format_level(ys[i])}"
-            spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}"))
+            study, name = rows[["study", "cell"]].iloc[0]
+            spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}", (study, name)))
     scale = compute_color_scale(frame, recipe)
     _draw_squares(axes, means, texts, scale).set_label(metric_label)
     # axes and caption

@@ -22,6 +22,11 @@ CSS_INCH = 96  # CSS pixels
 THUMBNAIL_SIDE = 260  # CSS pixels of the longer side of a thumbnail, which has two pixels for each
 
 
+def build_run_anchor(study: str, cell: str) -> str:
+    """Return the id of a cell's first run in the list of runs."""
+    return f"runs-{to_slug(study)}-{to_slug(cell)}"
+
+
 def load_template(name: str) -> jinja2.Template:
     """Load a Jinja template of this folder, with the filter `slug` for file names and anchors."""
     environment = jinja2.Environment(
@@ -50,7 +55,10 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
 
 def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
     """Return a full figure's template fields, with tooltips' positions in 1/1000 of its size."""
-    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.locate_spots()]
+    spots = [
+        [round(1000 * x), round(1000 * y), spot.text, build_run_anchor(*spot.of) if spot.of else ""]
+        for x, y, spot in drawn.locate_spots()
+    ]
     text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
     width = round(drawn.figure.get_figwidth() * CSS_INCH)
     source = _encode_image("svg+xml", svg.read_bytes())

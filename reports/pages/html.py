@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Any
 
-from reports.frame import Frame
+from reports.frame import ENDED, Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import collect_facts, collect_provenance, summarize_studies
-from reports.pages.figures import load_template, render_inline
+from reports.pages.figures import build_run_anchor, load_template, render_inline
 from reports.pages.verdict import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
 from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 from reports.tables.model import AnyTable, TableData
 from reports.tables.verdict import group_verdicts
-from reports.uri import build_run_path, find_server_address, redact_uri
+from reports.uri import build_sweep_path, find_server_address, redact_uri
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -23,6 +24,9 @@ PROTOCOLS = {
     "neither train nor test.",
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
+# beginning of a running sweep's notice, and what replaces it once the sweep does not run any more
+LIVE = '<p id="live" data-seconds="60"><b>The sweep is running.</b>'
+STOPPED = '<p id="live"><b>The sweep has stopped. `ablate report` makes its report.</b>'
 FIRST_VERDICTS = 12  # verdicts on the first screen; the others open on a click
 
 
@@ -37,7 +41,11 @@ def render_page(
 ) -> str:
     """Return the HTML of the report's page (well-formed XML too)."""
     server = find_server_address(tracking_uri)
-    lost = frame.cells[frame.cells["status"] != "done"]  # cells without a result
+    cells = frame.cells
+    lost = cells[cells["status"] != "done"]  # cells without a result
+    incomplete = frame.find_incomplete_studies()
+    if frame.progress:  # trials that have not ended are counted, and not listed
+        lost = lost[lost["status"].isin(ENDED)]
     notes = markup.collect_footnotes(tables)
     # the protocol in words
     protocol = find_protocol(frame)
@@ -71,6 +79,10 @@ def render_page(
         protocol=protocol,
         protocol_text=protocol_text,
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
+        live=LIVE if frame.progress else "",
+        now=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        incomplete=incomplete,
+        study_names=frame.study_order,
         facts=collect_facts(frame),
         sections=[(name, anchor) for name, anchor, content in sections if content],
         judged=judged,
@@ -88,16 +100,12 @@ def render_page(
         lost=lost.to_dict("records"),
         provenance=collect_provenance(frame),
         rerun=rerun,
-        ui=server or f"mlflow ui --backend-store-uri {redact_uri(tracking_uri)}",
+        store=redact_uri(tracking_uri),
         server=server,
         experiment_id=frame.parents[0].experiment_id,
+        sweep_page=build_sweep_path(frame.parents[0].experiment_id, frame.document["sweep_id"]),
         runs=_list_runs(frame, tables),
     )
-
-
-def build_run_anchor(study: str, cell: str) -> str:
-    """Return the id of a cell's first run in the list of runs."""
-    return f"runs-{to_slug(study)}-{to_slug(cell)}"
 
 
 def _build_table_parts(table: AnyTable) -> list[dict[str, Any]]:
@@ -131,19 +139,15 @@ def _list_runs(frame: Frame, tables: Sequence[AnyTable]) -> list[dict[str, Any]]
         for study in linked & metrics.keys():
             metrics[study] |= dict.fromkeys(table.recipe.metrics)
     # runs of each study; the first run of a cell has the anchor to which tables link
-    experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
-    parents = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
     anchors: set[str] = set()
     groups = []
     for study, study_metrics in metrics.items():
         rows = []
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             anchor = build_run_anchor(study, cell["cell"])
-            experiment = experiments.get(parents.get(cell["run_id"], ""), "")
             row = {
                 "anchor": "" if anchor in anchors else anchor,
                 "values": [_format_run_value(cell, metric) for metric in study_metrics],
-                "page": build_run_path(experiment, cell["run_id"]),
             }
             rows.append(cell | row)
             anchors.add(anchor)

@@ -160,12 +160,18 @@ def format_plain_verdict(judged: VerdictSection) -> str:
     return "\n".join(lines) + "\n"
 
 
-def format_run_description(judged: VerdictSection, report: str) -> str:
-    """Write headline, link to the report and verdicts as the description of a run in MLflow.
+def format_run_description(judged: VerdictSection, report: str, local: str = "") -> str:
+    """Write headline, links to the report and verdicts as the description of a run in MLflow.
 
-    The text is cut to the length of a tag. report: address of the report within MLflow.
+    The text is cut to the length of a tag.
+
+    Args:
+        report: address of the report within MLflow, if it is there.
+        local: its address where `ablate ui` serves it.
     """
-    lines = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""]
+    links = {"The report": report, "Its page of `ablate ui`": local}
+    linked = " ".join(f"[{name}]({address})" for name, address in links.items() if address)
+    lines = [TITLE, "", f"**{judged.headline}** {linked}".rstrip(), ""]
     lines += _format_groups(_take_first_groups(judged.verdicts))
     if len(judged.verdicts) > MAX_LINES:
         lines.append(f"And {len(judged.verdicts) - MAX_LINES} more in the report.")

@@ -193,6 +193,7 @@ def _compare_rows(
         counts[base] = sum(bool(sample.list_common_blocks(cell)) for cell in distinct)
 
     # verdicts and corrected p, family by family
+    is_withheld = frame.withholds_verdicts(recipe.study)
     families = [[*groups]] if recipe.matrix is not None else [[base] for base in groups]
     comparisons: dict[str, Comparison] = {}
     for family in families:
@@ -217,7 +218,7 @@ def _compare_rows(
                     comparison = replace(
                         comparison,
                         difference=judgement.interval or comparison.difference,
-                        judgement=judgement,
+                        judgement=None if is_withheld else judgement,
                         family=size,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)

@@ -93,6 +93,8 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
     for table in compared:
         if frame.get_declared_study(table.recipe.study).get("splits_seen"):
             continue  # no verdict: it was tuned on classes that some splits test
+        if frame.withholds_verdicts(table.recipe.study):
+            continue
         terms = judge_terms(frame, table) if table.recipe.kind == "components" else []
         verdicts += terms or _judge_rows(frame, table)
     return verdicts
@@ -111,6 +113,8 @@ def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
     if not (frame.cells["status"] == "done").any():
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
+    if not verdicts and frame.progress and frame.find_incomplete_studies():
+        return "There is no verdict before all trials of a study have ended."
     if not verdicts:
         return "No table sets cells beside a baseline, so there is no comparison to judge."
     if controls := _summarize_controls(verdicts):

@@ -68,7 +68,6 @@ report:
   factor_curves: [{studies: [grid], x: optimizer.lr}]
   figures:
     - {kind: slices, studies: [tune]}
-    - {kind: importance, studies: [tune]}
     - {kind: shapley, studies: [parts]}
     - {kind: interactions, studies: [parts]}
     - {kind: cost, studies: [tune, rows, grid]}

@@ -51,8 +51,8 @@ def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
     drawn = DrawnFigure("d", "s", "", "", figure, (), spots)
     drawn.save_files(tmp_path)
     assert drawn.locate_spots() == [
-        (pytest.approx(0.25), pytest.approx(0.8), "corner"),
-        (pytest.approx(0.5), pytest.approx(0.2), "top"),
+        (pytest.approx(0.25), pytest.approx(0.8), spots[0]),
+        (pytest.approx(0.5), pytest.approx(0.2), spots[1]),
     ]
     many = DrawnFigure("d", "s", "", "", figure, (), spots[:1] * (MAX_TOOLTIPS + 1))
     assert many.locate_spots() == []
