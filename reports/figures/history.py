@@ -25,6 +25,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     drawing, axes = plot.create_single_panel(title)
     if numbers:
         dots: dict[str, Any] = {"fmt": "o", "color": plot.COLOURS[5], "markersize": 4.5}
+        dots["rasterized"] = len(numbers) > plot.MAX_TOOLTIPS
         axes.errorbar(numbers, means, sds if any(sds) else None, elinewidth=1, capsize=0, **dots)
         best = [value * factor for value in trials.compute_best_so_far(metric)]
         line: dict[str, Any] = {"color": plot.COLOURS[0], "linewidth": 1.8}

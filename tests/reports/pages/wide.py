@@ -112,5 +112,5 @@ def page(folder: Path) -> Path:
     )
     path = folder / "report.html"
     # The figure stands twice here, so that the grid of figures has one; ids must not.
-    path.write_text(text.replace('<figure id="forest">', "<figure>", 1), encoding="utf-8")
+    path.write_text(text.replace(' id="forest"', "", 1), encoding="utf-8")
     return path
