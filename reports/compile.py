@@ -26,13 +26,7 @@ from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
-from reports.uri import (
-    SERVED,
-    build_run_path,
-    find_server_address,
-    redact_text,
-    redact_uri,
-)
+from reports.uri import SERVED, build_run_path, find_server_address, redact_text, redact_uri
 
 CONTENT_TAG = "ablate.report_sha256"
 DESCRIPTION_TAG = "mlflow.note.content"  # what MLflow shows as a run's description
@@ -109,11 +103,8 @@ def compile_live_page(
 ) -> Path:
     """Write the page of a running sweep from its MLflow runs, without the report's other files.
 
-    Figures of trained models and best configurations are left out, and so are the verdicts of
-    studies in which a trial has not ended.
-
-    Args:
-        progress: see `Frame`.
+    Figures of trained models, best configurations, and verdicts of studies in which a trial has not
+    ended are left out. progress: see `Frame`.
     """
     frame = load_frame(tracking_uri, sweep_id)
     frame.progress = progress
@@ -129,6 +120,11 @@ def compile_live_page(
     replace_text(folder / "report.html", page)
     _set_run_description(tracking_uri, frame, judged, folder)
     return folder / "report.html"
+
+
+def mark_as_stopped(page: Path) -> None:
+    """Let a page say that its sweep does not run any more, and reload no more."""
+    replace_text(page, page.read_text(encoding="utf-8").replace(html.LIVE, html.STOPPED, 1))
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -1,12 +1,10 @@
 """`ablate ui`: serve MLflow's pages and the reports of an output folder on the loopback address."""
 
 import argparse
-import html
 import os
 import socket
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from ablate.cli.locate import locate_ledger
@@ -18,12 +16,6 @@ from trainables.errors import ConfigError
 
 HOST = "127.0.0.1"
 FOLDER = "ABLATE_REPORTS"  # variable with the folder of the reports, for `build_app`
-INDEX = (
-    '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><meta name="viewport" '
-    'content="width=device-width"><meta name="color-scheme" content="light dark">'
-    "<title>Reports</title><h1>Reports</h1><ul>{items}</ul>"
-    '<p><a href="/">MLflow: all runs</a></p></html>'
-)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -42,56 +34,35 @@ def run(args: argparse.Namespace) -> int:
 
     ledger = locate_ledger(args.out)
     with Records(ledger) as records:
-        sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        sweep = records.get_sweep(sweep_id)
+        sweep = records.get_sweep(find_sweep(records, args.sweep, "SWEEP"))
     store = Store(ledger.parent, args.tracking_uri)
     store.check_usable(writes=False)
-    reports = ledger.parent.resolve() / "reports"
-    folder = locate_report(reports, sweep["name"], sweep_id)
+    report = locate_report(ledger.parent.resolve() / "reports", sweep["name"], sweep["sweep_id"])
     if server := find_server_address(store.uri):
-        fault = f"{server} has pages of its own. Open them there, and {folder / 'report.html'} here"
-        raise ConfigError("--tracking-uri", f"{fault}.")
-    check_port(args.port)
-    address = f"http://{HOST}:{args.port}"
-    print_text(f"report: {address}{SERVED}{folder.name}/report.html", flush=True)
-    print_text(f"all reports: {address}{SERVED}\nMLflow: {address}/\nCtrl-C ends both.", flush=True)
-    silence_mlflow()
-    variables = {"MLFLOW_BACKEND_STORE_URI": build_client_uri(store.uri), FOLDER: str(reports)}
-    command = [sys.executable, "-m", "mlflow", "ui", "--host", HOST, "--port", str(args.port)]
-    os.execve(
-        sys.executable,
-        [*command, "--workers", "1", "--app-name", "ablate"],
-        {**os.environ, **variables},
-    )
-
-
-def check_port(port: int) -> None:
-    """Raise ConfigError if a port of the loopback address cannot be opened."""
+        fault = f"{server} has MLflow's pages already. Open them there, and {report}/report.html."
+        raise ConfigError("--tracking-uri", fault)
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((HOST, args.port))
         except (OSError, OverflowError) as error:
-            fault = f"port {port} cannot be opened ({error})"
-            raise ConfigError("--port", f"{fault}. Give another one, such as 5001.") from None
+            fault = f"port {args.port} cannot be opened ({error}). Give another one, such as 5001."
+            raise ConfigError("--port", fault) from None
+    page, site = f"{SERVED}{report.name}/report.html", f"http://{HOST}:{args.port}"
+    print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
+    silence_mlflow()
+    uri = build_client_uri(store.uri)  # in the environment, because it may have a password
+    variables = {**os.environ, "MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
+    words = f"-m mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
+    os.execve(sys.executable, [sys.executable, *words.split()], variables)
 
 
 def build_app() -> Any:
     """Return MLflow's web application with the reports below `/reports/`."""
     from mlflow.server.fastapi_app import app
-    from starlette.requests import Request
-    from starlette.responses import HTMLResponse
-    from starlette.routing import Mount, Route
+    from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
-    reports = Path(os.environ[FOLDER])
-
-    def list_reports(_: Request) -> HTMLResponse:
-        pages = sorted(reports.glob("*/report.html"), key=lambda page: -page.stat().st_mtime)
-        names = [html.escape(page.parent.name, quote=True) for page in pages]
-        items = "".join(f'<li><a href="{name}/report.html">{name}</a></li>' for name in names)
-        return HTMLResponse(INDEX.format(items=items or "<li>There is no report yet.</li>"))
-
-    files = StaticFiles(directory=reports, check_dir=False)
-    app.router.routes[:0] = [Route(SERVED, list_reports), Mount(SERVED.rstrip("/"), files)]
+    files = StaticFiles(directory=os.environ[FOLDER], check_dir=False)
+    app.router.routes.insert(0, Mount(SERVED.rstrip("/"), files))  # before MLflow's own
     return app

@@ -1,7 +1,6 @@
 """Renew the page of a running sweep's report, in a process of low priority beside the driver.
 
-The process ends when the driver closes its standard input, or dies. It takes at most `SHARE` of the
-sweep's processor time: what its next page will take is known from the last one.
+The process ends when the driver closes its standard input, or dies.
 """
 
 import json
@@ -20,112 +19,88 @@ import psutil
 from ablate.engine.driver_status import list_drivers
 from ablate.tracking.store import build_client_uri, silence_mlflow
 
-SHARE = 0.015  # of the sweep's processor time
+SHARE = 0.015  # of the sweep's processor time, which all pages take at most
 INTERVAL = 60.0  # least seconds between two pages
 POLL_SECONDS = 10.0  # longer than a tracker takes to write a result (`TrackerThread.interval`)
-FIRST_SECONDS = 8.0  # of processor time, for the first page and the imports
+FIRST_SECONDS = 8.0  # of processor time, for imports and the first page
 END_SECONDS = 10.0  # for the process to end
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.live_report")
-
-Progress = dict[str, tuple[int, int]]  # study → (ended, due) trials
 log = logging.getLogger("ablate.engine.live_report")
 
 
 @contextmanager
 def renew_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) -> Iterator[None]:
-    """Renew the page of a sweep's report in OUT/reports inside the `with` block.
-
-    Args:
-        log_file: receives the output of the process that does so.
-    """
+    """Renew the page of a sweep's report in OUT/reports inside the `with` block."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    # the URI may have a password, which a command line would show
+    request = [build_client_uri(tracking_uri), sweep_id, str(out.resolve())]
     log_file.parent.mkdir(parents=True, exist_ok=True)
-    with log_file.open("ab") as output:
+    with log_file.open("ab") as output:  # in a session of its own, Ctrl-C does not reach it
         process = subprocess.Popen(
             COMMAND,
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,  # Ctrl-C reaches the driver alone
+            env=environment,
+            start_new_session=True,
         )
     assert process.stdin is not None
-    with suppress(BrokenPipeError):  # its log says why it has ended
-        # the URI may have a password, which a command line would show
-        request = [build_client_uri(tracking_uri), sweep_id, str(out.resolve())]
-        process.stdin.write(json.dumps(request).encode() + b"\n")
-        process.stdin.flush()
     try:
+        with suppress(BrokenPipeError):  # the log says why the process has ended
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
         yield
     finally:
         with suppress(BrokenPipeError):
             process.stdin.close()
         try:
             process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # it draws; the page is replaced in one step
+        except subprocess.TimeoutExpired:  # it draws a page, which nobody will need
             process.kill()
             process.wait()
 
 
 def renew_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
-    """Renew a sweep's page when trials have ended, until standard input is closed."""
-    driver = psutil.Process(os.getppid())
-    page: Path | None = None
-    shown, stored = Progress(), Progress()  # of the page; of the last poll, which MLflow has
+    """Renew a sweep's page when trials have ended, until standard input is closed.
+
+    A failure is logged, and the next ended trial is the next try: the sweep needs no page.
+    """
+    driver, page = psutil.Process(os.getppid()), None
+    shown: dict[str, tuple[int, int]] = {}  # progress (see `Frame`) on the page
+    stored = shown  # at the last poll, so that MLflow has it
     last, cost = time.monotonic(), FIRST_SECONDS
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-        is_due = time.monotonic() - last >= INTERVAL
-        if stored != shown and is_due and time.process_time() + cost <= SHARE * measure_cpu(driver):
-            last, began = time.monotonic(), time.process_time()
-            page = _compile_page(tracking_uri, sweep_id, out, stored) or page
-            shown, cost = stored, time.process_time() - began
-        stored = read_progress(out, sweep_id)
+        is_due = stored != shown and time.monotonic() - last >= INTERVAL
+        if is_due and time.process_time() + cost <= SHARE * measure_cpu(driver):
+            from reports import compile as compiler
+            from reports.uri import redact_text
+
+            last, began, shown = time.monotonic(), time.process_time(), stored
+            try:
+                page = compiler.compile_live_page(tracking_uri, sweep_id, out / "reports", stored)
+            except Exception as error:
+                text = redact_text(f"{type(error).__name__}: {error}", tracking_uri)
+                log.warning("The page of the running sweep was not renewed: %s", text)
+            cost = time.process_time() - began
+        drivers = [driver for driver in list_drivers(out) if driver.sweep_id == sweep_id]
+        rows = drivers[0].studies if drivers else []
+        stored = {row.study: (row.done + row.failed, row.size) for row in rows}
     if page is not None:
-        mark_as_stopped(page)
-
-
-def read_progress(out: Path, sweep_id: str) -> Progress:
-    """Return how many trials of each study have ended and are due, from the driver's status."""
-    drivers = [driver for driver in list_drivers(out) if driver.sweep_id == sweep_id]
-    rows = drivers[0].studies if drivers else []
-    return {row.study: (row.done + row.failed, row.size) for row in rows}
+        compiler.mark_as_stopped(page)
 
 
 def measure_cpu(driver: psutil.Process) -> float:
-    """Return the processor time in seconds that a driver and its processes have taken so far.
+    """Return the processor seconds of a driver and its processes on this machine, without this one.
 
-    Processes on other machines are not counted, and those that have ended only by their parents.
+    The time of processes that have ended is in that of their parents.
     """
-    seconds = -time.process_time()  # without this process
+    seconds = -time.process_time()
     with suppress(psutil.NoSuchProcess):
         for process in [driver, *driver.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                seconds += times.user + times.system + times.children_user + times.children_system
+                seconds += sum(process.cpu_times()[:4])  # user, system, and those of ended children
     return seconds
-
-
-def _compile_page(tracking_uri: str, sweep_id: str, out: Path, progress: Progress) -> Path | None:
-    """Write the page; log a failure, after which the next change is a new try."""
-    from reports.compile import compile_live_page
-    from reports.uri import redact_text
-
-    try:
-        return compile_live_page(tracking_uri, sweep_id, out / "reports", progress)
-    except Exception as error:  # the sweep does not need the page
-        text = redact_text(f"{type(error).__name__}: {error}", tracking_uri)
-        log.warning("The page of the running sweep was not renewed: %s", text)
-        return None
-
-
-def mark_as_stopped(page: Path) -> None:
-    """Replace the notice of a page that the sweep is running; the page then reloads no more."""
-    from reports.compile import replace_text
-    from reports.pages.html import LIVE, STOPPED
-
-    text = page.read_text(encoding="utf-8")
-    if LIVE in text:
-        replace_text(page, text.replace(LIVE, STOPPED, 1))
 
 
 if __name__ == "__main__":

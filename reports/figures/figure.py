@@ -14,7 +14,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -83,7 +83,6 @@ class DrawnFigure:
     """A figure with its files' name, (first) study, title, caption, runs and tooltips.
 
     apart: whether it has a page of its own, because it holds pictures of images.
-    several: whether it shows more studies than `study`.
     """
 
     key: str
@@ -94,7 +93,6 @@ class DrawnFigure:
     run_ids: tuple[str, ...]
     spots: tuple[Tooltip, ...] = ()
     apart: bool = False
-    several: bool = False
 
     def locate_spots(self) -> list[tuple[float, float, Tooltip]]:
         """Return (x, y, tooltip) of each mark of a saved figure; empty if there are too many.
@@ -186,9 +184,8 @@ def build_figure(
     if isinstance(recipe, Figure):  # named by kind, studies and metric
         key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
     text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
-    study, *further = list_part_studies(recipe)
-    made = DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
-    return replace(made, several=bool(further))
+    study = list_part_studies(recipe)[0]
+    return DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
 
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:

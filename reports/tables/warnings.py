@@ -22,12 +22,6 @@ OVERWHELMING = 1000.0  # times the metric term's gradient; trials warn of it in 
 def find_warnings(frame: Frame) -> list[str]:
     """Return warnings of studies without progress, of narrow ranges, and of large gradients."""
     lines = []
-    if not frame.progress:  # the page of a running sweep lists them in another place
-        for study, (ended, due) in frame.find_incomplete_studies().items():
-            lines.append(
-                f"{study}: {ended} of {due} trials have ended. Its numbers and verdicts change "
-                "when the same command continues the sweep."
-            )
     for study in frame.study_order:
         metric, _ = frame.get_objective(study)
         lines += _warn_of_stationary_curves(frame, study, metric)
