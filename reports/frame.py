@@ -106,7 +106,7 @@ class Frame:
                 counts[study] = (min(ended, stored), max(due, known))
         return counts
 
-    def withholds_verdicts(self, study: str) -> bool:
+    def should_withhold_verdicts(self, study: str) -> bool:
         """Return whether a running sweep can still change the verdicts of a study."""
         return bool(self.progress) and study in self.find_incomplete_studies()
 

@@ -16,7 +16,7 @@ from functools import partial
 from types import FrameType
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
-from ablate.engine.live_report import renew_report
+from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.supervisor import Supervisor
@@ -221,7 +221,7 @@ def _run_ray_tune(
         stack.enter_context(status_file)
         if settings.live_report and settings.tracking_uri is not None:
             log = logs / f"{name}-report.log"
-            renewer = renew_report(settings.tracking_uri, plan.sweep_id, settings.out, log)
+            renewer = refresh_report(settings.tracking_uri, plan.sweep_id, settings.out, log)
             stack.enter_context(renewer)
         stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:

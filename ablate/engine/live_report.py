@@ -23,13 +23,13 @@ SHARE = 0.015  # of the sweep's processor time, which all pages take at most
 INTERVAL = 60.0  # least seconds between two pages
 POLL_SECONDS = 10.0  # longer than a tracker takes to write a result (`TrackerThread.interval`)
 FIRST_SECONDS = 8.0  # of processor time, for imports and the first page
-END_SECONDS = 10.0  # for the process to end
+END_SECONDS = 30.0  # for the process to end
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.live_report")
 log = logging.getLogger("ablate.engine.live_report")
 
 
 @contextmanager
-def renew_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) -> Iterator[None]:
+def refresh_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) -> Iterator[None]:
     """Renew the page of a sweep's report in OUT/reports inside the `with` block."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -54,14 +54,13 @@ def renew_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) ->
     finally:
         with suppress(BrokenPipeError):
             process.stdin.close()
-        try:
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:  # it draws a page, which nobody will need
-            process.kill()
-            process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)  # it may be drawing a page
+        process.kill()
+        process.wait()
 
 
-def renew_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
+def refresh_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
     """Renew a sweep's page when trials have ended, until standard input is closed.
 
     A failure is logged, and the next ended trial is the next try: the sweep needs no page.
@@ -108,4 +107,4 @@ if __name__ == "__main__":
     silence_mlflow()
     os.nice(19)
     uri, requested_sweep, folder = json.loads(sys.stdin.readline())
-    renew_until_closed(uri, requested_sweep, Path(folder))
+    refresh_until_closed(uri, requested_sweep, Path(folder))

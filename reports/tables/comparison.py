@@ -193,7 +193,7 @@ def _compare_rows(
         counts[base] = sum(bool(sample.list_common_blocks(cell)) for cell in distinct)
 
     # verdicts and corrected p, family by family
-    is_withheld = frame.withholds_verdicts(recipe.study)
+    is_withheld = frame.should_withhold_verdicts(recipe.study)
     families = [[*groups]] if recipe.matrix is not None else [[base] for base in groups]
     comparisons: dict[str, Comparison] = {}
     for family in families:

@@ -93,7 +93,7 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
     for table in compared:
         if frame.get_declared_study(table.recipe.study).get("splits_seen"):
             continue  # no verdict: it was tuned on classes that some splits test
-        if frame.withholds_verdicts(table.recipe.study):
+        if frame.should_withhold_verdicts(table.recipe.study):
             continue
         terms = judge_terms(frame, table) if table.recipe.kind == "components" else []
         verdicts += terms or _judge_rows(frame, table)

@@ -18,11 +18,16 @@ FOUND = """async () => (await axe.run(document, {resultTypes: ["violations"]})).
     .map(each => [each.impact, each.id, each.nodes.map(n => n.html.slice(0, 160)).slice(0, 4)])"""
 
 
-def serious(page: Any) -> list[Any]:
+def violations(page: Any) -> list[Any]:
     """What axe finds, all that is folded being open."""
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    return [each for each in page.evaluate(FOUND) if each[0] in SERIOUS]
+    return list(page.evaluate(FOUND))
+
+
+def serious(page: Any) -> list[Any]:
+    """What of it keeps readers out."""
+    return [each for each in violations(page) if each[0] in SERIOUS]
 
 
 def said(page: Any) -> list[str]:
