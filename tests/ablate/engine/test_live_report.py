@@ -63,11 +63,7 @@ def test_pages_take_a_small_share(
 def test_the_time_of_a_sweep_is_that_of_all_its_processes() -> None:
     code = "sum(i * i for i in range(10**6)); print('done', flush=True); input()"
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])"
-    busy = [
-        sys.executable,
-        "-c",
-        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}])",
-    ]
+    busy = [sys.executable, "-c", outer]
     with subprocess.Popen(busy, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
