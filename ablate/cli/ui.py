@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             probe.bind((HOST, args.port))
         except (OSError, OverflowError) as error:
-            fault = f"port {args.port} cannot be opened ({error}). Give another one, such as 5001."
+            fault = f"{args.port} cannot be opened ({error}). Give another port, such as 5001."
             raise ConfigError("--port", fault) from None
     page, site = f"{SERVED}{report.name}/report.html", f"http://{HOST}:{args.port}"
     print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
