@@ -22,7 +22,7 @@ from ablate.tracking.store import build_client_uri, silence_mlflow
 SHARE = 0.015  # of the sweep's processor time, which all pages take at most
 INTERVAL = 60.0  # least seconds between two pages
 POLL_SECONDS = 10.0  # longer than a tracker takes to write a result (`TrackerThread.interval`)
-FIRST_SECONDS = 8.0  # of processor time, for imports and the first page
+FIRST_SECONDS = 9.0  # of processor time, for imports and the first page
 END_SECONDS = 30.0  # for the process to end
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.live_report")
 log = logging.getLogger("ablate.engine.live_report")

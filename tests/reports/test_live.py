@@ -33,7 +33,7 @@ def test_a_verdict_waits_for_all_trials_of_its_study(sweep: Any, tmp_path: Path)
 
     text, words, page = compile_page(3)
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
-    assert "Outstanding: tuned 3 of 4 trials, grid" in " ".join(words.split())
+    assert "(ended of due): tuned 3 of 4, grid 0 of 18. Made" in " ".join(words.split())
     assert "So far: 3 of 4 trials have ended" in words
     verdicts = re.findall(r'<div data-study="(\w+)">', text)
     assert verdicts == ["table4"], "the study of components is complete"
@@ -61,4 +61,4 @@ def test_a_sweep_that_has_just_begun_has_a_page(sweep: Any, tmp_path: Path, tria
     sweep.track()
     page = compile_live_page(sweep.uri, sweep.sweep_id, tmp_path, {"tune": (trials, 6)})
     text = page.read_text()
-    assert f"tune {trials} of 6 trials" in text and 'class="verdicts"' not in text
+    assert f"tune {trials} of 6" in text and 'class="verdicts"' not in text
