@@ -81,18 +81,18 @@ def test_a_running_sweep_s_page_reloads_as_it_was(
     open_page: Callable[..., Any], address: str, tmp_path: Path
 ) -> None:
     text = Path(address.removeprefix("file://")).read_text("utf-8")
-    live, path = html.LIVE.replace('"60"', '"4"'), tmp_path / "live.html"
+    live, path = html.LIVE.replace('"60"', '"9"'), tmp_path / "live.html"
     path.write_text(re.sub(r"</header>", f"{live}</p></header>", text, count=1), "utf-8")
     page = open_page(path.as_uri(), 820)
     page.locator("#table_rows select").first.select_option(NAMES[1])
     page.locator("#table_rows details summary").click()
     page.evaluate("window.before = true")
     page.wait_for_function("window.before === undefined", timeout=60_000)
+    page.get_by_label("Do not reload").check(timeout=60_000)
     page.locator("#table_rows details[open]").wait_for(state="attached")
     assert rows(page)[0][0] == NAMES[1]
-    page.get_by_label("Do not reload").check()
     page.evaluate("window.before = true")
-    page.wait_for_timeout(6_000)
+    page.wait_for_timeout(12_000)
     assert page.evaluate("window.before") is True
     path.write_text(path.read_text("utf-8").replace(live, html.STOPPED), "utf-8")
     page.reload()
