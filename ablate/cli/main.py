@@ -21,7 +21,9 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
 COMMANDS = {
-    "new": "Write a first spec from a few options.",
+    "demo": "Run DDML's ablation on an embedded data set, as `make demo` does: the recipe ddml.",
+    "new": "Write a first spec from a few options, or copy a recipe.",
+    "explain": "Say in plain words what a spec trains and compares, or why a trial exists.",
     "run": "Run a sweep; finished trials are reused.",
     "plan": "Show what a spec would run.",
     "controls": "Run known effects and nulls around the trial of a spec.",

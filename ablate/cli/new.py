@@ -1,23 +1,31 @@
-"""`ablate new`: write a first spec from a few options."""
+"""`ablate new`: write a first spec from a few options, or copy a recipe."""
 
 import argparse
+
+from ablate.spec.recipes import list_recipes
+from trainables.errors import ConfigError
 
 GOALS = {
     "tune": "search the method's settings, and read the best on test classes",
     "terms": "tune the method, then switch each of its terms on and off",
     "compare": "tune the method and the plain loss alike, and compare the best of both",
 }
+# option, metavar, default, and a note for --help
+PARTS = (
+    ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
+    ("loss", "NAME", "proxy_anchor", ""),
+    ("method", "NAME", "ddml", "plain is the loss alone; "),
+    ("backbone", "NAME", "tf_efficientnet_lite0", "any backbone of timm; "),
+)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.epilog = f"Recipes: {', '.join(list_recipes())}."
     text = "The name of the sweep; its file is NAME.yaml."
     command.add_argument("name", metavar="NAME", help=text)
-    for option, metavar, default, note in (
-        ("data", "NAME|DIR", "typefaces", "a data set, or a folder of class folders; "),
-        ("loss", "NAME", "proxy_anchor", ""),
-        ("method", "NAME", "ddml", "plain is the loss alone; "),
-        ("backbone", "NAME", "tf_efficientnet_lite0", "any backbone of timm; "),
-    ):
+    text = "Copy this recipe, for example ddml, under the name NAME. Edit the copy as you like."
+    command.add_argument("--from", metavar="RECIPE", dest="recipe", help=text)
+    for option, metavar, default, note in PARTS:
         help_text = f"{note}default: {default}"
         command.add_argument(f"--{option}", metavar=metavar, default=default, help=help_text)
     goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
@@ -27,6 +35,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    """Write a new spec, or a copy of a recipe; return exit code 0."""
     from ablate.cli.new_spec import write_new_spec
 
+    chosen = [f"--{option}" for option, _, default, _ in PARTS if vars(args)[option] != default]
+    chosen += ["--goal"] if args.goal != "tune" else []
+    if args.recipe is not None and chosen:
+        fault = f"a recipe is copied as it is. Leave out {', '.join(chosen)}, and edit the copy."
+        raise ConfigError("--from", fault)
     return write_new_spec(args, GOALS[args.goal])

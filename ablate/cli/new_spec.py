@@ -1,4 +1,4 @@
-"""Write the commented spec of `ablate new`, checked as `ablate plan` checks.
+"""Write the commented spec of `ablate new`, checked as `ablate plan` checks, or copy a recipe.
 
 Searched are the learning rate and the ranges that the method states beside its options.
 """
@@ -19,6 +19,7 @@ from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Overrides
 from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
+from ablate.spec.recipes import read_recipe
 from ablate.spec.yaml_loader import load_text
 from ablate.values.errors import check_known, suggest_nearest
 from ablate.values.terminal import print_text
@@ -42,7 +43,7 @@ TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 
 def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
-    """Write the commented spec that the options of `ablate new` describe; return exit code 0.
+    """Write the spec that the options of `ablate new` describe or copy; return exit code 0.
 
     `purpose` says in words what `--goal` asks for.
     """
@@ -51,17 +52,23 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
         fault = f"{name!r} is no plain name. Use letters, digits, _, . and -, as in my-first."
         raise ConfigError("NAME", fault)
     path = check_new_file(args.to or f"{name}.yaml", "--to")
-    check_known("--loss", [args.loss], LOSSES, "the loss")
-    check_known("--method", [args.method], METHODS, "the method")
-    headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
-    text = render_spec(name, path, headline, args)
-    # check the spec as `ablate plan` does; `name` stands in for the fingerprint of the data
-    loaded = read_spec(load_text(text, str(path)).data)
-    build_checked_plan(loaded, Overrides(), lambda *_: name, Path())
+    if args.recipe is not None:
+        headline, line = f"a copy of the recipe {args.recipe}", f"name: {_to_flow_yaml(name)}"
+        text = re.sub("(?m)^name: .*$", lambda _: line, read_recipe(args.recipe), count=1)
+    else:
+        check_known("--loss", [args.loss], LOSSES, "the loss")
+        check_known("--method", [args.method], METHODS, "the method")
+        headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
+        text = render_spec(name, path, headline, args)
+        # check the spec as `ablate plan` does; `name` stands in for the fingerprint of the data
+        loaded = read_spec(load_text(text, str(path)).data)
+        build_checked_plan(loaded, Overrides(), lambda *_: name, Path())
     with explain_write_errors(path, "--to"):
         write_atomically(path, text.encode())
     print_text(f"{path}: {headline}")
-    print_text(f"Show what this spec would run by:\n  ablate run {shlex.quote(str(path))} --plan")
+    file = shlex.quote(str(path))
+    print_text(f"Show what this spec would run by:\n  ablate run {file} --plan")
+    print_text(f"Read in plain words what it compares by:\n  ablate explain {file}")
     return 0
 
 

@@ -137,10 +137,11 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
 
 def describe_trainings(
     plan: Plan, progression: Progression, cache: Path
-) -> tuple[dict[str, str], list[str]]:
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """Return a line on images, steps and classes by study, and warnings on pending trials.
 
     Where proposals or other results decide a value, the value of the study's first cell is used.
+    The third part maps sentences on the data sets' classes to the split that selects the epoch.
     """
     splits: dict[tuple[str, str], Splits | None] = {}
 
@@ -155,6 +156,7 @@ def describe_trainings(
         return splits[key]
 
     lines: dict[str, str] = {}
+    class_sentences: dict[str, str] = {}
     studies_by_warning: dict[str, list[str]] = {}
     for name in plan.order:
         # find distinct trainings (equal sections of configurations are one object)
@@ -175,6 +177,12 @@ def describe_trainings(
                 warnings = dict(_warn_of_training(training, parts, steps)) | warnings
                 sides = (("train", parts.train), ("validate", parts.val), ("test", parts.test))
                 classes = [f"{len(side.classes)} {verb}" for verb, side in sides if side]
+                names = [class_name for _, side in sides if side for class_name in side.classes]
+                rule = "no class does two of these"
+                if len(set(names)) < len(names):
+                    rule = "some classes do two of these, with other images"
+                text = f"Of the classes of {config['data']['name']}, {', '.join(classes)}; {rule}."
+                class_sentences[text] = parts.selection
         # describe all trainings in one line, and keep the warnings if trials are pending
         if sizes:
             ranges = [_format_range(values) for values in zip(*sizes, strict=True)]
@@ -183,7 +191,8 @@ def describe_trainings(
         if len(state.cells) < state.size or not all(map(progression.is_settled, state.cells)):
             for text in warnings.values():
                 studies_by_warning.setdefault(text, []).append(name)
-    return lines, [f"{', '.join(names)}: {text}" for text, names in studies_by_warning.items()]
+    listed = [f"{', '.join(names)}: {text}" for text, names in studies_by_warning.items()]
+    return lines, listed, class_sentences
 
 
 def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:

@@ -53,11 +53,17 @@ class Preview:
     Attributes:
         refused: why a run would be refused, or None.
         runnable: False if the pilot of every kind of trial failed.
+        notes, classes, precision, work: parts of the text: warnings, sentences on classes
+            (`describe_trainings`), what each study's table detects, what there is to run.
     """
 
     text: str
     refused: ConfigError | None
     runnable: bool
+    notes: list[str]
+    classes: dict[str, str]
+    precision: dict[str, list[str]]
+    work: list[str]
 
 
 def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
@@ -69,10 +75,10 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
     with preview_progression(plan, settings) as progression:
         # check the inputs
         notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
-        trainings: dict[str, str] = {}
+        trainings, classes = dict[str, str](), dict[str, str]()
         if settings.reads_data:
             check_classes(plan, progression, cache)
-            trainings, warnings = describe_trainings(plan, progression, cache)
+            trainings, warnings, classes = describe_trainings(plan, progression, cache)
             notes += [f"warning: {text}" for text in warnings]
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]
@@ -87,6 +93,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         # describe the studies
         workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
+        precision: dict[str, list[str]] = {}
         repeated: dict[str, int] = {}  # copy of a study for a further search → number of its cells
         for name in plan.order:
             line = workload.add_study(name)
@@ -97,7 +104,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             details = [trainings[name]] if name in trainings else []
             details += advice.list_study_notes(plan, name)
             scatter = estimate_seed_scatter(progression, name)
-            details += advice.describe_precision(plan, name, scatter)
+            precision[name] = advice.describe_precision(plan, name, scatter)
+            details += precision[name]
             lines += [f"    {text}" for text in details]
         if repeated:
             n_studies = len({plan.copies[name] for name in repeated})
@@ -108,9 +116,10 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             )
         # sum up
         parallel = count_fitting_here(request)
-        lines += [*notes, workload.describe_trials(parallel, request.threads)]
-        lines += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
-        lines += workload.describe_time(parallel, piloted=pilot)
+        work = [workload.describe_trials(parallel, request.threads)]
+        work += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
+        work += workload.describe_time(parallel, piloted=pilot)
+        lines += [*notes, *work]
         prefix = (
             "results of another version of the code are accepted"
             if settings.same_code
@@ -119,7 +128,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         lines += [f"{prefix}: {text}" for text in summarize_differences(facts.differing)]
     refused = None if settings.same_code else build_refusal(facts.differing)
     has_no_runnable_kind = bool(failures) and failures.keys() >= kinds.keys()
-    return Preview("\n".join(lines), refused=refused, runnable=not has_no_runnable_kind)
+    parts = notes, classes, precision, work
+    return Preview("\n".join(lines), refused, not has_no_runnable_kind, *parts)
 
 
 def describe_missing(weights: str, use: Use) -> str:

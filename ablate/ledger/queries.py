@@ -70,6 +70,10 @@ list_cells_of_trial = Query(
     "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
     "WHERE trial_id=? ORDER BY created, study, idx, seed, fold"
 )
+# of a trial: study_key, idx of the proposals of searches that have its configuration
+list_proposals_of_trial = Query(
+    "SELECT study_key, idx FROM proposals JOIN trials USING (config_hash) WHERE trial_id=?"
+)
 
 
 def count_unlogged(records: Records, store: str, sweep_id: str) -> int:

@@ -20,6 +20,7 @@ from ablate.spec.checks import (
 from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
+from ablate.spec.recipes import locate_spec
 from ablate.spec.searches import add_search_copies, check_copies
 from ablate.spec.templates import expand_templates
 from ablate.spec.yaml_loader import load_yaml
@@ -42,7 +43,7 @@ def read_spec(
     """Read and check a spec.
 
     Args:
-        spec: a file, or a mapping as YAML gives it.
+        spec: a file, a mapping as YAML gives it, or, if there is no such file, a recipe's name.
         settings: `--set` by dotted path, which may change the axes of `space: default`.
         allow_code: whether local files that the spec names as samplers may run.
         levels: factor → the levels that are kept of it (`--levels`).
@@ -57,8 +58,9 @@ def read_spec(
         except ConfigError as fault:
             raise source.relocate(fault) from None
         return check_spec(dict(spec), source, settings, allow_code, levels)
-    data, lines = _read_extended(Path(check_text(str(spec), "SPEC")), (), {})
-    return check_spec(data, Source(str(spec), lines), settings, allow_code, levels)
+    path = locate_spec(Path(check_text(str(spec), "SPEC")), str(spec))
+    data, lines = _read_extended(path, (), {})
+    return check_spec(data, Source(str(path), lines), settings, allow_code, levels)
 
 
 def _read_extended(
@@ -98,7 +100,8 @@ def _read_extended(
     data: dict[str, Any] = {}
     lines: Lines = {}
     for base in bases:
-        inner, inner_lines = _read_extended(path.parent / base, (*trail, real_path), documents)
+        base_path = locate_spec(path.parent / base, base)
+        inner, inner_lines = _read_extended(base_path, (*trail, real_path), documents)
         data, lines = _overlay_spec(data, inner), lines | inner_lines
     lines |= {key: (document.name, line) for key, line in document.lines.items()}
     documents[real_path] = _overlay_spec(data, _load_report_sources(content, path)), lines
@@ -111,7 +114,7 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
         return data
-    document = load_yaml(path.parent / name, only_regular=True)
+    document = load_yaml(locate_spec(path.parent / name, name), only_regular=True)
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
         example = "Add one as in search_spaces/papers/ddml.sources.yaml."

@@ -20,6 +20,8 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
+from ablate.spec.recipes import list_recipes
+from ablate.values.errors import find_closest
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 from trainables.machine.texts import LARGEST, build_length_error, check_text
@@ -97,6 +99,11 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
         with open_regular(path) if only_regular else path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        close = find_closest(name, list_recipes())
+        remedy = f"Did you mean {close!r}?" if close else "`ablate new --help` lists the recipes."
+        fault = f"there is no such file, and no recipe has this name. {remedy}"
+        raise ConfigError(name, fault) from None
     except OSError as error:
         raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None
     except UnicodeDecodeError as error:

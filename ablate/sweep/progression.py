@@ -5,9 +5,8 @@ by proposals (`Proposer`), a race by seeds (`Racing`). `Progression.list_new_cel
 start and after every finished trial and never waits. Plans, the engine and `--cell` share it.
 """
 
-import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +29,12 @@ from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
 from ablate.values.limits import MOST_INFEASIBLE
 from ablate.values.paths import find_at, get_at, has_path
 from reports.tables.labels import choose_smallest_effect, display_scale
+
+
+def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:
+    """Return the proposals of the round of `idx` before it, whose results were not known then."""
+    trained = [i for i in range(idx) if i not in infeasible]
+    return trained[len(trained) - len(trained) % round_size :]
 
 
 class Proposer:
@@ -214,10 +219,9 @@ class Proposer:
         """
         infeasible, round_size = self._state.infeasible, self.study.round
         assert isinstance(round_size, int)
-        n_trained = idx - sum(i < idx for i in infeasible)
-        latest_first = (i for i in reversed(range(idx)) if i not in infeasible)
-        running = sorted(itertools.islice(latest_first, n_trained % round_size))
-        neutral = range(len(self._warm), self._first_position) if n_trained < round_size else ()
+        running = list_earlier_of_round(idx, infeasible, round_size)
+        is_first = idx - sum(i < idx for i in infeasible) < round_size
+        neutral = range(len(self._warm), self._first_position) if is_first else ()
         return (*neutral, *(self._first_position + i for i in running))
 
     def _build_proposal(

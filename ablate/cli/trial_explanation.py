@@ -1,0 +1,100 @@
+"""Explain by the ledger why a trial exists, and what it shares with others."""
+
+from collections.abc import Iterator
+
+from ablate.designs.parts import NEUTRAL
+from ablate.designs.promote import SOURCE
+from ablate.ledger import queries
+from ablate.ledger.records import Records, Row
+from ablate.ledger.results import find_best_cell, iterate_objectives
+from ablate.sweep.progression import list_earlier_of_round
+from reports.tables.labels import format_level
+
+
+def explain_trial(records: Records, trial: Row) -> str:
+    """Say what a trial trains, which cells need it, who proposed it, and what it shares."""
+    config, cells = trial["config"], queries.list_cells_of_trial(records, trial["trial_id"])
+    names = (f"{key} {config[key]['name']}" for key in ("method", "loss", "data", "backbone"))
+    lines = [
+        f"Trial {trial['trial_id']} trains {', '.join(names)} ({config['backbone']['mode']}) for "
+        f"{config['training']['epochs']} epochs, with seed {trial['seed']}. It is "
+        f"{trial['status']}. `ablate ledger show {trial['trial_id']}` prints its results.",
+        "\nWhy it exists",
+        *(f"- {_explain_cell(records, trial, cell)}" for cell in cells),
+        *([] if cells else ["- No sweep of this ledger needs it."]),
+        "\nWhat it shares",
+        *(f"- {text}" for text in _list_shared(trial, len(cells), queries.list_trials(records))),
+    ]
+    return "\n".join(lines)
+
+
+def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
+    """Say which study needs a trial, as which cell, and where the cell's settings come from."""
+    spec, rows = records.get_sweep(cell["sweep_id"])["spec"], records.list_cells(cell["sweep_id"])
+    study = (spec.get("studies") or {}).get(cell["study"]) or {}
+    same_study = [row for row in rows if row["study"] == cell["study"]]
+    row = next(row for row in same_study if row["cell"] == cell["cell"])
+    address, design = queries.format_cell_address(cell), study.get("design")
+    text = f"Sweep {cell['name']} ({cell['sweep_id']}) needs it in a {design} study, as {address}."
+    proposals = queries.list_proposals_of_trial(records, trial["trial_id"])
+    key = next((each["study_key"] for each in proposals if each["idx"] == row["idx"]), None)
+    if cell["cell"] == NEUTRAL:
+        text += f" The method is switched off, at the best values of {study[NEUTRAL]['best_of']}."
+    elif design == "search" and key is not None:
+        metric, is_higher = next(iterate_objectives(spec, cell["study"]))
+        known, sentences = _explain_proposal(records.list_proposals(key), row["idx"], study)
+        cells: dict[str, list[Row]] = {}
+        for each in same_study:
+            cells.setdefault(each["cell"], []).extend([each] if each["idx"] in known else [])
+        best = find_best_cell(records, cells, metric, higher_is_better=is_higher)
+        text += sentences + (f" The best of them by {metric} was {best}." if best else "")
+    elif SOURCE in row["coords"]:
+        text += f" It trains cell {row['coords'][SOURCE]} of {study.get('of')} again."
+    else:
+        text += " The spec lists this cell."
+    lineage = spec.get("lineages", {}).get(cell["study"], {}).get(cell["cell"], {})
+    bases = [f"{base} ({count} trials)" for base, count in lineage.items()]
+    bases = bases or [around["best_of"] for around in study.get("around") or ()]
+    return text + (f" Its other settings were chosen by {', '.join(bases)}." if bases else "")
+
+
+def _explain_proposal(rows: dict[int, Row], idx: int, study: Row) -> tuple[list[int], str]:
+    """Return the proposals whose results were known when `idx` was proposed, and say who did so."""
+    values = ", ".join(
+        f"{path} {format_level(value)}" for path, value in rows[idx]["params"].items()
+    )
+    if idx < len(study.get("points") or ()):
+        return [], f" The spec lists it among the first points of the search: {values}."
+    infeasible = [i for i, row in rows.items() if row["infeasible"]]
+    is_asynchronous = isinstance(study["round"], str)
+    waiting = (
+        rows[idx]["beside"]
+        if is_asynchronous
+        else list_earlier_of_round(idx, infeasible, study["round"])
+    )
+    known = [i for i in range(idx) if i not in waiting]
+    sampler = study["sampler"] if isinstance(study["sampler"], str) else study["sampler"]["name"]
+    text = f" The sampler {sampler} proposed it as number {idx + 1} of {study['trials']}: {values}."
+    text += f" It knew the results of {len(known)} earlier proposals."
+    if sampler in ("tpe", "gp") and len(known) < study["startup"]:
+        text += f" {sampler} draws at random until it knows {study['startup']} results."
+    return known, text
+
+
+def _list_shared(trial: Row, n_cells: int, trials: list[Row]) -> Iterator[str]:
+    """Yield what a trial shares with other cells and trials: itself, features, checkpoints."""
+    if n_cells > 1:
+        yield f"These {n_cells} cells are equal in all settings, so one trial serves all of them."
+    equal = [row["trial_id"] for row in trials if row["config_hash"] == trial["config_hash"]]
+    yield f"Trials of its configuration, each with another seed: {', '.join(equal)}."
+    images = [
+        [row["config"]["backbone"], *map(row["config"]["data"].get, ("name", "root", "image_size"))]
+        for row in [trial, *trials]
+    ]
+    if trial["config"]["backbone"]["mode"] == "frozen":
+        same = images.count(images[0]) - 2
+        yield f"The features of its frozen backbone are computed once, and for {same} others."
+    if trial["checkpoint"]:
+        yield f"Another machine can continue from its checkpoint in storage: {trial['checkpoint']}."
+    elif trial["status"] != "done":
+        yield "The same `ablate run` continues it from its own checkpoint, which no trial shares."

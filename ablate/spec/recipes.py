@@ -1,0 +1,37 @@
+"""Find the specs that come with ablate, in a checkout or an installed wheel (`search_spaces/`)."""
+
+import re
+from os.path import normpath
+from pathlib import Path
+
+from ablate.values.errors import describe_unknown
+from trainables.errors import ConfigError
+
+FOLDER = Path(__file__).resolve().parents[2] / "search_spaces"
+_REFERENCE = re.compile(r"^(extends: |  sources: )(\S+\.yaml)$", re.MULTILINE)
+
+
+def list_recipes() -> list[str]:
+    """Return the names of the recipes (`ddml`, `papers/ddml`, …), sorted."""
+    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")]
+    return sorted(name for name in names if not name.endswith(".sources"))
+
+
+def locate_spec(path: Path, name: str) -> Path:
+    """Return `path`, or, if no file is there, the recipe or file of a recipe called `name`."""
+    recipe = FOLDER / f"{name.removeprefix('search_spaces/').removesuffix('.yaml')}.yaml"
+    is_recipe = FOLDER in Path(normpath(recipe)).parents and recipe.is_file()
+    return recipe if is_recipe and (path.is_dir() or not path.exists()) else path
+
+
+def read_recipe(name: str) -> str:
+    """Return the text of a recipe; the files that it names are found from any folder.
+
+    Raises:
+        ConfigError: there is no such recipe.
+    """
+    path = locate_spec(FOLDER, name)
+    if path == FOLDER:
+        raise ConfigError("--from", describe_unknown("the recipe", name, list_recipes()))
+    parent = path.relative_to(FOLDER).parent
+    return _REFERENCE.sub(lambda m: m[1] + normpath(parent / m[2]), path.read_text("utf-8"))
