@@ -127,7 +127,7 @@ def _describe_power(plan: Plan, precision: dict[str, list[str]]) -> Iterator[str
     if not tables:
         yield "The report shows numbers without a verdict, since no table compares rows by seeds."
         return
-    yield f"A true difference of that size is found in {POWER:.0%} of cases; a smaller one less often."
+    yield f"A true difference of that size is found in {POWER:.0%} of cases, a smaller in fewer."
     yield "Once trials have finished, this command gives these differences in points."
     if any(plan.spec.studies[name].splits is None for name in tables):
         yield "Verdicts of a study without splits are about other seeds, not about other classes."

@@ -30,8 +30,7 @@ def read_recipe(name: str) -> str:
     Raises:
         ConfigError: there is no such recipe.
     """
-    path = locate_spec(FOLDER, name)
-    if path == FOLDER:
+    if (path := locate_spec(FOLDER, name)) == FOLDER or path.match("*.sources.yaml"):
         raise ConfigError("--from", describe_unknown("the recipe", name, list_recipes()))
     parent = path.relative_to(FOLDER).parent
     return _REFERENCE.sub(lambda m: m[1] + normpath(parent / m[2]), path.read_text("utf-8"))

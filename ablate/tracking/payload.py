@@ -9,14 +9,29 @@ import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from ablate.values.canonical import to_canonical_json
 from ablate.values.paths import flatten_paths
+from reports.uri import VIEW
 from trainables.evaluation.metric_name import MetricName
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
+
+NOTE = "mlflow.note.content"  # the description on MLflow's page, in Markdown
+EXPERIMENT_NOTE = """\
+A row with an arrow is a sweep, and the rows below it are its trials, each one training run. A trial
+is named `STUDY/CELL s SEED`; `+1` says that it also serves one further cell.
+
+- The best trials of each study: [table](#/experiments/{0}/runs?searchFilter={1}&{2}), by the filter
+  `{3}`; of one study by `tags.best_of = 'STUDY'`. The tag is set when a run ends.
+- Their learning curves side by side:
+  [charts](#/experiments/{0}/runs?searchFilter={1}&compareRunsMode=CHART&{2}).
+- All trials of a study: the filter `tags.study = 'STUDY'`, or Group by `study`.
+"""
+BEST_FILTER = "tags.best_of != ''"
 
 Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 Row = Mapping[str, Any]
@@ -106,6 +121,33 @@ def build_run_name(trial: Row, cells: list[dict[str, Any]]) -> str:
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     return f"{names[0]}{more} s{trial['seed']}" if names else str(trial["trial_id"])
+
+
+def build_experiment_note(experiment_id: str) -> str:
+    """Describe in Markdown how to read an experiment's runs, with links to views of them."""
+    return EXPERIMENT_NOTE.format(experiment_id, quote(BEST_FILTER), VIEW, BEST_FILTER)
+
+
+def build_sweep_note(sweep: Row) -> str:
+    """Describe a sweep in Markdown: its title, its command, and its studies."""
+    spec, command = sweep["spec"], (sweep["provenance"] or {}).get("command", "")
+    studies = [
+        f"- `{name}` ({study.get('design')}) {study.get('title') or ''}"
+        for name, study in (spec.get("studies") or {}).items()
+    ]
+    lines = [f"**{spec.get('title') or sweep['name']}**", "", f"`{command or 'ablate'}`", ""]
+    return "\n".join([*lines, *studies])[:TAG_LIMIT]
+
+
+def build_trial_note(trial: Row, cells: Iterable[Row]) -> str:
+    """Describe a trial in Markdown: the cells that it fills, with their settings."""
+    lines = [f"`ablate explain {trial['trial_id']}` says why this trial exists.", ""]
+    for cell in cells:
+        settings = ", ".join(
+            f"{path} = {value}" for path, value in (cell.get("coords") or {}).items()
+        )
+        lines.append(f"- study `{cell['study']}`, cell `{cell['cell']}`: {settings}")
+    return "\n".join(lines)[:TAG_LIMIT]
 
 
 def build_trial_tags(

@@ -17,6 +17,7 @@ import yaml
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
+from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
 from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
@@ -37,6 +38,7 @@ PARENT = ""  # in place of a trial's id
 DRIVER = "ablate.driver"
 FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
+FINGERPRINT = "data_fingerprint"  # in the provenance of a trial
 REFUSALS = ("INVALID_PARAMETER_VALUE", "PERMISSION_DENIED")  # of one run
 BATCH_PARAMS = 100  # MLflow's limits for one call: of parameters, and of tags
 BATCH_ALL = 1000  # of metrics, parameters and tags together
@@ -133,10 +135,14 @@ class MlflowTracker(Tracker):
         """Find or create the sweep's parent run, set it RUNNING, and tag it with this driver."""
         name = self.sweep["name"]
         self._experiment_id = get_or_create_experiment(self.client, self.tracking_uri, name)
+        if payload.NOTE not in self.client.get_experiment(self._experiment_id).tags:
+            note = payload.build_experiment_note(self._experiment_id)
+            self.client.set_experiment_tag(self._experiment_id, payload.NOTE, note)
         self._reconcile_runs()
         row = self._get_row(PARENT)  # the ledger's record of the run
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
+            tags[payload.NOTE] = payload.build_sweep_note(self.sweep)
             row = self._create_run(PARENT, self.sweep["created"], tags)
         run_id = row["run_id"]
         if row["logged_final"]:  # an earlier driver has ended the run
@@ -157,8 +163,25 @@ class MlflowTracker(Tracker):
         driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
         if driver != self.driver and Owner.parse(driver).is_alive(0.0):
             return
+        self._tag_best_trials()
         self.client.set_terminated(run_id, status)
         self._record_progress({"trial_id": PARENT, "run_id": run_id, "logged_final": 1})
+
+    def _tag_best_trials(self) -> None:
+        """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
+        best: dict[str, list[str]] = {}  # trial → the studies whose best cell it fills
+        for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():
+            metric, is_higher = next(iterate_objectives(self.sweep["spec"], study))
+            cell = find_best_cell(self.ledger, cells, metric, higher_is_better=is_higher)
+            for row in cells.get(cell or "", []):
+                best.setdefault(row["trial_id"], []).append(study)
+        condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}' and {payload.BEST_FILTER}"
+        runs = search_runs(self.client, [self._experiment_id], condition)
+        tagged = {run.info.run_id: run.data.tags["best_of"] for run in runs}
+        for row in self.ledger.list_mlflow_runs(self.store, self.sweep_id):
+            studies = ", ".join(best.get(row["trial_id"], []))[: payload.TAG_LIMIT]
+            if studies != tagged.get(row["run_id"], ""):
+                self.client.set_tag(row["run_id"], "best_of", studies)
 
     def _log_description(self, run_id: str) -> None:
         cells = mark_infeasible(self.ledger, self.sweep_id)
@@ -254,7 +277,8 @@ class MlflowTracker(Tracker):
         # create the run, or set it RUNNING again
         tags = payload.build_trial_tags(trial, self.sweep, str(self._parent_id), cells)
         if row is None:
-            row = self._create_run(trial_id, trial["started"] or trial["created"], tags)
+            note = {payload.NOTE: payload.build_trial_note(trial, cells)}
+            row = self._create_run(trial_id, trial["started"] or trial["created"], tags | note)
         run_id = row["run_id"]
         if row["logged_final"] and not has_ended:
             client.update_run(run_id, status="RUNNING")
@@ -271,6 +295,7 @@ class MlflowTracker(Tracker):
             text = yaml.safe_dump(trial["config"], sort_keys=False, allow_unicode=True, width=100)
             client.log_text(run_id, text, "config.yaml")
         if has_ended:
+            log_data_set(client, run_id, trial)
             end = payload.to_milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         # record the last epoch up to which none is missing: a missing one is logged later
@@ -278,6 +303,17 @@ class MlflowTracker(Tracker):
         for epoch in epochs:
             last_epoch += epoch["epoch"] == last_epoch + 1
         self._record_progress({**row, "logged_epoch": last_epoch, "logged_final": checksum})
+
+
+def log_data_set(client: "MlflowClient", run_id: str, trial: payload.Row) -> None:
+    """Log a trial's data set as MLflow's input of its run, by name and fingerprint, if known."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    name, digest = trial["config"]["data"]["name"], (trial["provenance"] or {}).get(FINGERPRINT)
+    if digest is not None:
+        data_set = Dataset(name=name, digest=str(digest)[:36], source_type="ablate", source=name)
+        context = InputTag("mlflow.data.context", "train, validate, test")
+        client.log_inputs(run_id, [DatasetInput(data_set, [context])])
 
 
 def log_batches(

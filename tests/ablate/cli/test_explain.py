@@ -1,0 +1,116 @@
+"""`ablate explain`: its facts are the plan's and the ledger's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from ablate.cli.main import main
+from ablate.ledger.records import Records
+from ablate.ledger.results import build_result_rows
+from ablate.spec.read import read_spec
+from tests.ablate import driven, specs
+
+Captured = pytest.CaptureFixture[str]
+
+
+def said(capsys: Captured, *words: str, code: int = 0) -> str:
+    assert main(list(words)) == code
+    seen = capsys.readouterr()
+    assert not (seen.out if code else seen.err)
+    return seen.err if code else seen.out
+
+
+def test_a_spec_is_told_study_by_study_with_the_plan_s_facts(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    words = ("--out", str(tmp_path / "none"))
+    text, plan = said(capsys, "explain", "ddml", *words), said(capsys, "plan", "ddml", *words)
+    _, studies, classes, power, cost, warnings = text.split("\n\n")
+    spec = read_spec("ddml").spec
+    bullets = {line.split("`")[1]: line for line in studies.splitlines()[1:]}
+    assert bullets.keys() == spec.studies.keys()
+    for name, study in spec.studies.items():
+        assert set(study.find_base_studies()) <= set(bullets[name].replace(".", " ").split()) | {
+            word.rstrip(",;.:") for word in bullets[name].split()
+        }
+        assert f"{study.size} cells" in bullets[name]
+    assert "method plain or ddml" in bullets["tuned"] and "mode finetune" in bullets["finetuned"]
+    assert "70 train, 30 validate, 100 test; no class does two" in classes
+    judged = [name for name, study in spec.studies.items() if "test" in study.evaluate]
+    assert f"They measure the networks of {', '.join(judged)}." in classes
+    detects = [line.strip() for line in plan.splitlines() if "table detects" in line]
+    assert len(detects) == 3 and all(line in power for line in detects)
+    assert "tuned by 26 trials" in power and "about other seeds" in power
+    assert "12 trials to run now and 159 later" in cost and "network_rates" in warnings
+    assert not (tmp_path / "none").exists()
+
+
+def test_test_classes_that_choose_are_not_called_innocent(tmp_path: Path, capsys: Captured) -> None:
+    spec = {
+        "name": "printed",
+        "objective": "test/recall_at_1",
+        "trial": {"data.split.protocol": "paper", "method.name": "ddml"},
+        "studies": {
+            "tune": {"design": "search", "trials": 2, "space": specs.SPACE, "splits_seen": "allow"},
+            "again": {
+                "design": "grid",
+                "around": {"best_of": "tune"},
+                "grid": {"loss.name": ["triplet"]},
+            },
+        },
+    }
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(spec))
+    text = said(capsys, "explain", str(tmp_path / "x.yaml"), "--out", str(tmp_path / "none"))
+    assert "Test classes choose the epoch" in text and "choose nothing" not in text
+    assert "without a verdict" in text
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out")
+    driven.run(specs.plan(), folder)
+    return folder
+
+
+def test_a_trial_is_told_by_whom_and_from_which_results_it_was_proposed(
+    out: Path, capsys: Captured
+) -> None:
+    with Records(out / "ledger.sqlite") as records:
+        frame = pd.DataFrame(build_result_rows(records, specs.plan().sweep_id))
+    tune = frame[frame["study"] == "tune"].set_index("idx")
+    for idx, row in tune.iterrows():
+        text = said(capsys, "explain", row["trial_id"][:12], "--out", str(out))
+        known = tune.loc[[i for i in tune.index if i < idx // 3 * 3]]
+        assert f"sampler tpe proposed it as number {idx + 1} of 6" in text
+        assert f"results of {len(known)} earlier proposals" in text
+        assert ("at random until it knows 3 results" in text) == known.empty
+        if not known.empty:
+            best = known.loc[known["val/map_at_r"].idxmax(), "cell"]
+            assert f"The best of them by val/map_at_r was {best}." in text
+    for trial_id, rows in frame.groupby("trial_id"):
+        text = said(capsys, "explain", str(trial_id), "--out", str(out))
+        assert all(
+            f"{row['study']}/{row['cell']}@{row['seed']}" in text for _, row in rows.iterrows()
+        )
+        assert (f"These {len(rows)} cells" in text) == (len(rows) > 1)
+    row = frame[frame["study"] == "rows"].iloc[0]
+    assert "chosen by tune (6 trials)" in said(
+        capsys, "explain", row["trial_id"], "--out", str(out)
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("ffff0000ffff", "TRIAL: no trial's id begins with 'ffff0000ffff'"),
+        ("ddmll", "ddmll: there is no such file, and no recipe has this name. Did you mean 'ddml'?"),
+        ("12 3.yaml", "`ablate new --help` lists the recipes."),
+    ],
+)
+def test_what_is_neither_is_one_line(word: str, line: str, out: Path, capsys: Captured) -> None:
+    text = said(capsys, "explain", word, "--out", str(out), code=2)
+    assert line in text and text.count("\n") == 1
