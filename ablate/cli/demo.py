@@ -3,13 +3,10 @@
 import argparse
 
 from ablate.cli import run as running
-from ablate.cli.options import EXIT_CODES, add_out
+from ablate.cli.options import add_out
 from ablate.spec.recipes import FOLDER
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    command.epilog = f"`ablate run ddml` takes further options. {EXIT_CODES}"
-    add_out(command)
+add_arguments = add_out
 
 
 def run(args: argparse.Namespace) -> int:

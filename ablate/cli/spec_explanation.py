@@ -18,8 +18,8 @@ TERMS = (
 )
 PURPOSES = {  # design → what a study does; {what}: its factors or rows
     "components": "switches {what} on and off in every combination",
-    "leave_one_out": "trains with all of {what}, then without each of them",
-    "add_one": "trains without {what}, then with one of them at a time",
+    "leave_one_out": "trains with all of {what}, then without each",
+    "add_one": "trains without {what}, then with one at a time",
     "one_factor": "changes {what} one at a time",
     "compare": "compares {what}",
 }
@@ -35,12 +35,11 @@ def explain_plan(plan: Plan, preview: Preview) -> str:
         "Who sees which classes": _describe_classes(plan, preview.classes),
         "What the result will tell": _describe_power(plan, preview.precision),
         "What it takes": map(_to_sentence, preview.work),
-        "What to mind": iter(preview.notes),
+        "What to mind": iter(preview.notes or ["Nothing."]),
     }
     lines = [f"{plan.spec.name}: {plan.spec.title or 'a sweep'}", TERMS]
     for heading, texts in sections.items():
-        bullets = [f"- {text}" for text in texts]
-        lines += ["", heading, *bullets] if bullets else []
+        lines += ["", heading, *(f"- {text}" for text in texts)]
     return "\n".join(lines)
 
 
@@ -62,7 +61,7 @@ def _describe_studies(plan: Plan) -> Iterator[str]:
             goals = [f"{goal.metric} ({goal.direction})" for goal in plan.list_objectives(name)]
             notes.append(f"its best cell is chosen by {', then '.join(goals)}")
         elif source is not None:
-            bases.pop(source.best_of)
+            bases.pop(source.best_of, None)
             text, notes = f"trains cells of {source.best_of} again: {'; '.join(notes)}", []
         else:
             rows = [point.cell for point in points]
@@ -70,13 +69,13 @@ def _describe_studies(plan: Plan) -> Iterator[str]:
             phrase = PURPOSES.get(study.design, "combines values of {what}")
             text = phrase.format(what="; ".join(rows if study.design == "compare" else factors))
         if baseline is not None:
-            bases.pop(baseline.best_of)
+            bases.pop(baseline.best_of, None)
             notes.append(f"one cell has the method off, at the best values of {baseline.best_of}")
         if bases:
             notes.append(f"cells start from the best cell of {shorten_list([*bases])}")
         runs = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({shorten_list([*map(str, seeds)])})"
-        kind = "folds of the training classes" if study.splits is None else "splits of the classes"
-        runs += f" on each of {len(folds)} {kind}" if len(folds) > 1 else ""
+        kind = "folds" if study.splits is None else "splits"
+        runs += f" on each of {len(folds)} {kind} of the classes" if len(folds) > 1 else ""
         notes.append(f"it has {study.size} cells, each with {runs}")
         layers = [plan.build_layers(name, p, plan.find_example(name)) for p in points or (None,)]
         configs = [defaults | flatten_paths(each.merged) for each in layers]
@@ -87,10 +86,7 @@ def _describe_studies(plan: Plan) -> Iterator[str]:
         notes.append(f"trained are {', '.join(parts)}")
         yield " ".join(map(_to_sentence, [f"`{name}` {text}", *notes]))
     if plan.copies:
-        yield (
-            f"The tuning is done {plan.spec.searches} times, with other seeds of the searches each "
-            "time. Tables show the mean over these searches."
-        )
+        yield f"All this is done {plan.spec.searches} times, with other seeds of the searches."
 
 
 def _describe_classes(plan: Plan, classes: dict[str, str]) -> Iterator[str]:

@@ -60,19 +60,13 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
 
 def _explain_proposal(rows: dict[int, Row], idx: int, study: Row) -> tuple[list[int], str]:
     """Return the proposals whose results were known when `idx` was proposed, and say who did so."""
-    values = ", ".join(
-        f"{path} {format_level(value)}" for path, value in rows[idx]["params"].items()
-    )
+    row, size, infeasible = rows[idx], study["round"], [i for i in rows if rows[i]["infeasible"]]
+    values = ", ".join(f"{path} {format_level(value)}" for path, value in row["params"].items())
     if idx < len(study.get("points") or ()):
         return [], f" The spec lists it among the first points of the search: {values}."
-    infeasible = [i for i, row in rows.items() if row["infeasible"]]
-    is_asynchronous = isinstance(study["round"], str)
-    waiting = (
-        rows[idx]["beside"]
-        if is_asynchronous
-        else list_earlier_of_round(idx, infeasible, study["round"])
-    )
-    known = [i for i in range(idx) if i not in waiting]
+    is_round = isinstance(size, int)  # else the search is asynchronous
+    waiting = list_earlier_of_round(idx, infeasible, size) if is_round else row["beside"]
+    known = [i for i in range(idx) if i not in {*waiting, *infeasible}]
     sampler = study["sampler"] if isinstance(study["sampler"], str) else study["sampler"]["name"]
     text = f" The sampler {sampler} proposed it as number {idx + 1} of {study['trials']}: {values}."
     text += f" It knew the results of {len(known)} earlier proposals."

@@ -21,7 +21,7 @@ from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
 from ablate.spec.recipes import list_recipes
-from ablate.values.errors import find_closest
+from ablate.values.errors import suggest_nearest
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 from trainables.machine.texts import LARGEST, build_length_error, check_text
@@ -100,9 +100,8 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
-        close = find_closest(name, list_recipes())
-        remedy = f"Did you mean {close!r}?" if close else "`ablate new --help` lists the recipes."
-        fault = f"there is no such file, and no recipe has this name. {remedy}"
+        remedy = suggest_nearest(name, list_recipes())
+        fault = f"there is no such file or recipe. {remedy} `ablate new --help` lists the recipes."
         raise ConfigError(name, fault) from None
     except OSError as error:
         raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None

@@ -22,14 +22,13 @@ STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interr
 
 NOTE = "mlflow.note.content"  # the description on MLflow's page, in Markdown
 EXPERIMENT_NOTE = """\
-A row with an arrow is a sweep, and the rows below it are its trials, each one training run. A trial
-is named `STUDY/CELL s SEED`; `+1` says that it also serves one further cell.
+[The best trials of each study]({0}), and
+[their learning curves side by side]({0}&compareRunsMode=CHART).
 
-- The best trials of each study: [table](#/experiments/{0}/runs?searchFilter={1}&{2}), by the filter
-  `{3}`; of one study by `tags.best_of = 'STUDY'`. The tag is set when a run ends.
-- Their learning curves side by side:
-  [charts](#/experiments/{0}/runs?searchFilter={1}&compareRunsMode=CHART&{2}).
-- All trials of a study: the filter `tags.study = 'STUDY'`, or Group by `study`.
+- A row with a plus sign is a sweep; it contains its trials, each one training run. A trial is named
+  `STUDY/CELL sSEED`; `+1` says that it serves one cell more.
+- The filter `tags.study = 'STUDY'` shows one study. `{1}` shows the best trials of all studies, and
+  `tags.best_of LIKE '%STUDY%'` those of one, as of the end of the last run.
 """
 BEST_FILTER = "tags.best_of != ''"
 
@@ -125,27 +124,24 @@ def build_run_name(trial: Row, cells: list[dict[str, Any]]) -> str:
 
 def build_experiment_note(experiment_id: str) -> str:
     """Describe in Markdown how to read an experiment's runs, with links to views of them."""
-    return EXPERIMENT_NOTE.format(experiment_id, quote(BEST_FILTER), VIEW, BEST_FILTER)
+    page = f"#/experiments/{experiment_id}/runs?{VIEW}&searchFilter={quote(BEST_FILTER)}"
+    return EXPERIMENT_NOTE.format(page, BEST_FILTER)
 
 
 def build_sweep_note(sweep: Row) -> str:
-    """Describe a sweep in Markdown: its title, its command, and its studies."""
-    spec, command = sweep["spec"], (sweep["provenance"] or {}).get("command", "")
-    studies = [
-        f"- `{name}` ({study.get('design')}) {study.get('title') or ''}"
-        for name, study in (spec.get("studies") or {}).items()
+    """Describe a sweep and its studies in Markdown."""
+    studies = (sweep["spec"].get("studies") or {}).items()
+    lines = [
+        f"- `{name}` ({each.get('design')}) {each.get('title') or ''}" for name, each in studies
     ]
-    lines = [f"**{spec.get('title') or sweep['name']}**", "", f"`{command or 'ablate'}`", ""]
-    return "\n".join([*lines, *studies])[:TAG_LIMIT]
+    return "\n".join([str(sweep["spec"].get("title") or sweep["name"]), "", *lines])[:TAG_LIMIT]
 
 
 def build_trial_note(trial: Row, cells: Iterable[Row]) -> str:
-    """Describe a trial in Markdown: the cells that it fills, with their settings."""
+    """Describe in Markdown the cells that a trial fills, with their settings."""
     lines = [f"`ablate explain {trial['trial_id']}` says why this trial exists.", ""]
     for cell in cells:
-        settings = ", ".join(
-            f"{path} = {value}" for path, value in (cell.get("coords") or {}).items()
-        )
+        settings = ", ".join(f"{path} = {value}" for path, value in cell.get("coords", {}).items())
         lines.append(f"- study `{cell['study']}`, cell `{cell['cell']}`: {settings}")
     return "\n".join(lines)[:TAG_LIMIT]
 

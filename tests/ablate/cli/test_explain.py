@@ -107,7 +107,10 @@ def test_a_trial_is_told_by_whom_and_from_which_results_it_was_proposed(
     ("word", "line"),
     [
         ("ffff0000ffff", "TRIAL: no trial's id begins with 'ffff0000ffff'"),
-        ("ddmll", "ddmll: there is no such file, and no recipe has this name. Did you mean 'ddml'?"),
+        (
+            "ddmll",
+            "ddmll: there is no such file or recipe. Did you mean 'ddml'?",
+        ),
         ("12 3.yaml", "`ablate new --help` lists the recipes."),
     ],
 )
