@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-quick test-slow test-plain test-gpu lint bench soak golden size ui clean
+.PHONY: help install demo test test-quick test-slow test-plain test-gpu lint bench soak golden docs size ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
 	@echo "make test       lint and the quick test suite, side by side"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench      speed, printed beside what it is compared with"
 	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands; error rates of rules of comparison; a planted gain (an hour)"
 	@echo "make golden     after a new component, a raised REVISION or an edit that left all numbers the same: prove it, and renew all generated files"
+	@echo "make docs       run the tutorials at full size, and write their output into the pages"
 	@echo "make size       lines by folder, beside those of the last version"
 	@echo "make ui         the demo's reports and MLflow's pages, on the loopback address"
 
@@ -77,6 +78,9 @@ golden: install
 	$(BIN)/python -m ablate plan --schema > search_spaces/schema.tmp && mv search_spaces/schema.tmp search_spaces/schema.json
 	$(BIN)/python -m tests.ablate.reference
 	$(BIN)/python -m tests.trainables.test_support_matrix search_spaces/guides/components.md
+
+docs: install
+	$(BIN)/python -m tests.tutorials
 
 size: install
 	@$(BIN)/python .ci/size.py

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+GUIDES = ROOT / "search_spaces" / "guides"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}\S.*\n)+")
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -34,6 +35,8 @@ def pages() -> list[Path]:
         *sorted((spaces / "guides").glob("*.md")),
         *(ROOT / name / "README.md" for name in ("ablate", "reports", "trainables")),
         ROOT / "trainables" / "jobs" / "batch" / "README.md",
+        ROOT / "ablate" / "cluster" / "README.md",
+        ROOT / "reports" / "stats" / "README.md",
     ]
 
 
@@ -42,16 +45,20 @@ def blocks(page: Path, *languages: str) -> list[str]:
     return [text for language, text in found if language in languages]
 
 
+def split_commands(block: str) -> Iterator[list[str]]:
+    for line in SHELL.sub("\n", block.replace("\\\n", " ")).splitlines():
+        command = line.strip().removeprefix("srun ")
+        if command.startswith(BEGINS):
+            yield shlex.split(command, comments=True)
+
+
 def commands(page: Path) -> Iterator[Command]:
     """In the order of the page's blocks, then of its lines."""
     text, name = page.read_text(encoding="utf-8"), str(page.relative_to(ROOT))
     prose = FENCED.sub("", text)
-    shown = [*blocks(page, "", "bash"), *INDENTED.findall(prose)]
-    for block in shown:
-        for line in SHELL.sub("\n", block.replace("\\\n", " ")).splitlines():
-            command = line.strip().removeprefix("srun ")
-            if command.startswith(BEGINS):
-                yield Command(name, shlex.split(command, comments=True), True)
+    for block in (*blocks(page, "", "bash"), *INDENTED.findall(prose)):
+        for words in split_commands(block):
+            yield Command(name, words, True)
     for code in INLINE.findall(INDENTED.sub("", prose)):
         if code.startswith(BEGINS):
             yield Command(name, shlex.split(code), False)

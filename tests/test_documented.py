@@ -1,10 +1,12 @@
 """What the READMEs show works: each command is one, each block of YAML can be planned, and files
-that a page names are there. (`tests/ablate/test_guides.py` runs the guides,
-`tests/ablate/cli/test_own_data.py` the first page's experiment and its Python.)
+that a page names are there. What a page shows is run by `tests/test_tutorials.py` (in the first
+page, the experiment and its Python by `tests/ablate/cli/test_own_data.py`), or the page says before
+the block what it needs: a GPU, a cluster or the internet.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,17 +17,25 @@ import yaml
 
 from ablate.cli.main import build_parser, main
 from ablate.spec.read import read_spec
-from tests.documented import ROOT, Command, blocks, commands, pages
+from ablate.spec.yaml_loader import load_text
+from tests.documented import GUIDES, ROOT, Command, blocks, commands, pages, split_commands
 from tests.trainables.data import trees
+from tests.tutorials import LISTED, STAND_INS, list_blocks, list_tutorials
 from trainables.jobs.batch.__main__ import build_parser as batch_parser
 
 SHOWN = [command for page in pages() for command in commands(page)]
-SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}  # for the `…` of a README
+
+
+def normalize(words: list[str]) -> list[str]:
+    """Return `python -m ablate.run …`, and `… --option` of a table, as `ablate run …`."""
+    if words[:3] == ["python", "-m", "ablate.run"]:
+        return ["ablate", "run", *words[3:]]
+    return ["ablate", "run", "my.yaml", *words[1:]] if words[0] == "…" else words
 
 
 def check(command: Command) -> None:
     """By the parser that a user would meet."""
-    first, *words = command.words
+    first, *words = normalize(command.words)
     if first == "make":
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert words[0] in targets, f"no target {words[0]}"
@@ -35,11 +45,7 @@ def check(command: Command) -> None:
         assert find_spec(module) is not None, f"no module {module}"
         if module == "trainables.jobs.batch":
             batch_parser().parse_args(words)
-        if module != "ablate.run":
-            return
-        words = ["run", *words]
-    if first == "…":
-        words = ["run", "my.yaml", *words]
+        return
     known = next(a for a in build_parser()._actions if a.dest == "command").choices
     assert known is not None and words[0] in known, f"no command {words[0]}"
     if len(words) > 1 or command.block:
@@ -65,6 +71,76 @@ def test_each_command_is_one() -> None:
         except (AssertionError, SystemExit) as fault:
             faults.append(f"{command.page}: {' '.join(command.words)}: {fault}")
     assert not faults, "\n".join(faults)
+
+
+def name_options(words: list[str]) -> set[tuple[str, str]]:
+    """Return a command of ablate with each of its options, and with none."""
+    first, *rest = normalize(words)
+    if first != "ablate":
+        return set()
+    options = (word.partition("=")[0] for word in rest if word.startswith("--"))
+    return {(rest[0], option) for option in ("", *options)}
+
+
+def test_what_is_shown_is_run_or_listed() -> None:
+    """Each command with each option, by a tutorial, or in a block that says what it needs."""
+    shown = [
+        (str(page.relative_to(ROOT)), block) for page in pages() for block in list_blocks(page)
+    ]
+    assert {block.need for _, block in shown} <= {None, *LISTED, *STAND_INS}
+    run = [block for page in list_tutorials() for block in list_blocks(page) if block.runs]
+    listed = [block for _, block in shown if block.need in LISTED]
+    known = {
+        option
+        for block in (*run, *listed)
+        for words in split_commands(block.code)
+        for option in name_options(words)
+    }
+    faults = [
+        f"{command.page}: {' '.join(command.words)}"
+        for command in SHOWN
+        if not name_options(command.words) <= known
+    ]
+    assert not faults, "neither run nor listed:\n" + "\n".join(faults)
+    # other languages: files of tutorials, Python that runs, and specs, which are read below
+    others = {
+        (page, block.language)
+        for page, block in shown
+        if block not in run and block not in listed and block.language not in ("", "bash", "yaml")
+    }
+    files = {(str(page.relative_to(ROOT)), kind) for page in list_tutorials() for kind in KINDS}
+    assert others - files == {("README.md", "python")}, "run by tests/ablate/cli/test_own_data.py"
+    for block in listed:
+        if block.language == "python":
+            compile(block.code, "page", "exec")
+
+
+KINDS = ("python", "toml", "markdown")
+ALONE = {"only": {"design": "grid", "grid": {"optimizer.lr": [1e-3]}, "evaluate": ["val", "test"]}}
+TABLE = {"kind": "compare", "study": "only", "metrics": ["test/map_at_r"]}
+
+
+def complete(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec whose part a page shows: a trial, a section of it, studies or a report."""
+    if {"studies", "extends"} & {*shown}:
+        return shown
+    if all("design" in study for study in shown.values()):
+        return {"studies": shown}
+    if "report" in shown:
+        return {"studies": ALONE, "report": {"tables": [TABLE], **shown["report"]}}
+    return {"studies": ALONE, **(shown if "trial" in shown else {"trial": shown})}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_each_block_of_yaml_is_of_a_spec(page: Path, tmp_path: Path) -> None:
+    for block in list_blocks(page):
+        if block.language != "yaml" or (block.file and page in list_tutorials()):
+            continue  # a file of a tutorial, which runs it
+        code = block.code.replace("extends: ", f"extends: {ROOT}/search_spaces/")
+        shown = complete(load_text(code, page.name).data)
+        path = tmp_path / "spec.yaml"
+        path.write_text(json.dumps({"name": "shown", **shown}))
+        assert read_spec(path).order
 
 
 def test_links_lead_to_files() -> None:
@@ -93,11 +169,9 @@ def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-GUIDES = ROOT / "search_spaces" / "guides"
 DATA, CLASSIFIED, FAIR = (
     blocks(GUIDES / f"{name}.md", "yaml")[0] for name in ("data", "classification", "comparing")
 )
-ALONE = {"only": {"design": "grid", "grid": {"optimizer.lr": [1e-3]}}}
 
 
 def test_a_data_set_as_it_is_unpacked(planned: Any, tmp_path: Path) -> None:
@@ -114,10 +188,10 @@ def test_a_classification(planned: Any) -> None:
 
 def test_a_fair_comparison(planned: Any) -> None:
     """With no warning: it is one by the rule that it shows."""
-    studies = yaml.safe_load(FAIR.replace("space: …", f"space: {SPACE}"))
-    said = planned({"studies": studies})
+    spec = yaml.safe_load(FAIR)
+    said = planned(spec)
     assert "best_ddml: promote, 5 cells" in said, "the neutral one is a candidate"
     assert "judged: compare, 3 cells" in said, "and DDML at its best that is not neutral stands by"
     assert "warning" not in said
-    studies["tune_ddml"]["trials"] = 8
-    assert "warning" in planned({"studies": studies}), "and without it there is one"
+    spec["studies"]["tune_ddml"]["trials"] = 16
+    assert "warning" in planned(spec), "and without it there is one"
