@@ -10,7 +10,7 @@ comments direct the runner:
 
     <!-- needs X -->               before a block: it runs only where X has a stand-in (`STAND_INS`)
     <!-- output -->                after a block: what it printed, up to `<!-- end output -->`
-    <!-- output from "A" to "B" --> the lines from the last one with A up to the next one with B
+    <!-- output from "A" to "B" --> the lines from the first one with A up to the next one with B
     <!-- output of PATTERN -->     a file that the block made; a picture is copied beside the page
     <!-- ran -->                   what `STAMP` says of the last run, up to `<!-- end ran -->`
     <!-- in miniature: "A" is "B"; … -->  A is replaced in the blocks that follow, in tests alone
@@ -243,7 +243,7 @@ class Run:
         assert lines, f"{self.page.name}: no output"
         limits = re.findall(r'"(.*?)"', part)
         if limits:
-            start = max(i for i, line in enumerate(lines) if limits[0] in line)
+            start = next(i for i, line in enumerate(lines) if limits[0] in line)
             ends = [i for i, line in enumerate(lines) if limits[-1] in line and i > start]
             stop = ends[0] + 1 if len(limits) > 1 else len(lines)
             lines = [*["…"][: start > 0], *lines[start:stop], *["…"][: stop < len(lines)]]
