@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -268,14 +268,24 @@ class Run:
 
 
 def renew(page: Path) -> None:
-    """Run a page at full size, and write its output and the stamp into it."""
+    """Run a page at full size in a child, and write its output and the stamp into it.
+
+    This process inherits and waits for the processes that Ray leaves, whose time counts, too.
+    """
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     commit = subprocess.check_output(
         ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, text=True
     )
     start, used = time.monotonic(), measure_cpu()
-    with tempfile.TemporaryDirectory() as folder:
-        text = Run(page, Path(folder).resolve(), small=False).run()
+    child = os.fork()
+    if child == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            page.write_text(Run(page, Path(folder).resolve(), small=False).run(), encoding="utf-8")
+        os._exit(0)
+    while (ended := os.wait())[0] != child:
+        pass
+    if ended[1]:
+        raise SystemExit(f"{page.name} is as it was")
     stamp = STAMP.format(
         commit=commit.strip(),
         date=datetime.now(UTC).date(),
@@ -285,16 +295,13 @@ def renew(page: Path) -> None:
         load=os.getloadavg()[2],  # of the last 15 minutes
     )
     newline = "\\n" if page.suffix == ".ipynb" else "\n"
+    text = page.read_text(encoding="utf-8")
     text = RAN.sub(lambda _: f"<!-- ran -->{newline}{stamp}{newline}<!-- end ran -->", text)
     page.write_text(text, encoding="utf-8")
     print(f"{page.name}: {stamp}")
 
 
 def measure_cpu() -> float:
-    """Return the CPU time of all processes that have ended, those that Ray left included."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
