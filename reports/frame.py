@@ -17,7 +17,9 @@ from reports.store import load_artifact, open_client, search_runs
 from reports.uri import redact_uri
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    import pandas
+
+    DataFrame = pandas.DataFrame
 else:  # pandas is imported when a table is made, which keeps plans fast
     DataFrame = Any
 
