@@ -105,7 +105,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         listing = _read_listing(source, config)
         if issubclass(source, FileSet):
             index = source.read_listing(config).index
-            digest = source.compute_digest(index, cache)
+            digest = source.compute_digest(config.name, index, cache)
             results = map_ahead(_find_decode_fault, source.iterate_pictures(index))
             decode_faults = [fault for fault in results if fault]
         else:
