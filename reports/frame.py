@@ -17,9 +17,7 @@ from reports.store import load_artifact, open_client, search_runs
 from reports.uri import redact_uri
 
 if TYPE_CHECKING:
-    import pandas
-
-    DataFrame = pandas.DataFrame
+    from pandas import DataFrame as DataFrame  # noqa: PLC0414 - mypy exports it then
 else:  # pandas is imported when a table is made, which keeps plans fast
     DataFrame = Any
 
