@@ -34,6 +34,8 @@ class SplitConfig(ComponentConfig):
         size over the smallest, if all classes have equally many images (`data/splits.py`). None:
         all images.
     images_per_class: at most so many images of each class train, drawn with `seed`. None: all.
+    train_classes: only so many of the classes that can train do so, drawn with `seed`; a comparison
+        over `parts` can then train on as many classes as the search before it. None: all.
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"
@@ -49,6 +51,7 @@ class SplitConfig(ComponentConfig):
     by: Annotated[Literal["classes", "images"] | None, store_as_none("classes")] = None
     imbalance: float | None = Field(None, gt=1, le=1000)
     images_per_class: int | None = Field(None, ge=2)
+    train_classes: int | None = Field(None, ge=2)
 
     @model_validator(mode="after")
     def check_parts(self) -> "SplitConfig":
@@ -64,8 +67,11 @@ class SplitConfig(ComponentConfig):
         return self
 
     @model_validator(mode="after")
-    def check_folds(self) -> "SplitConfig":
-        """Check `folds`, the number of folds, and `fold`, the index of the one held out."""
+    def check_classes(self) -> "SplitConfig":
+        """Check `folds`, the index `fold` of the one held out, and `train_classes`."""
+        if self.by == "images" and self.train_classes is not None:
+            fault = "with `by: images` each split has images of all classes"
+            raise ConfigError("train_classes", f"{fault}. Leave out `train_classes`.")
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
             fault = f"`{key}: {getattr(self, key)}` divides classes, but this trial splits images"

@@ -10,7 +10,8 @@ round(test·C) are test classes, the last round(validation·rest) of the others 
 changing the validation share leaves the test classes alone.
 
 With J parts, the test classes in a permutation by the stream "data.parts" are cut into J blocks;
-one is tested, and the others train. Validation classes stay those without parts.
+one is tested, and the others train. Validation classes stay those without parts. Of all classes
+that can train, `train_classes` are drawn by the stream "data.train_classes".
 With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
 the classes in the order of their names, or of a permutation by the stream "data.folds".
 
@@ -163,6 +164,7 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
             names = _order_names(_list_class_names(dataset, train_rows), config)
             train, val = _split_validation_classes(names, config)
             val_rows = train_rows
+        train = _limit_classes(train, config)
     return (
         _build_subset(dataset, train, train_rows),
         _build_subset(dataset, val, val_rows) if val else None,
@@ -190,7 +192,17 @@ def _divide_class_names(
         permuted = _permute_names(sorted(test), config.seed, "data.parts")
         others, test = _take_block(permuted, config.parts, config.part, "parts")
         train += others
-    return train, val, test
+    return _limit_classes(train, config), val, test
+
+
+def _limit_classes(names: list[str], config: SplitConfig) -> list[str]:
+    """Return the `train_classes` classes that are drawn to train, or all."""
+    if config.train_classes is None:
+        return names
+    if config.train_classes > len(names):
+        fault = f"{config.train_classes} training classes are requested, and {len(names)} can train"
+        raise ConfigError("data.split.train_classes", f"{fault}. Give at most {len(names)}.")
+    return _permute_names(sorted(names), config.seed, "data.train_classes")[: config.train_classes]
 
 
 def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:

@@ -12,6 +12,7 @@ FEW: dict[str, dict[str, Any]] = {  # what makes a study of each design small
 SMALL = {
     "data.image_size": 32,
     "data.augment.resize": "null",
+    "data.split.train_classes": "null",
     "backbone.name": "test_resnet",
     "backbone.weights": "none",
     "embedding.dim": 8,

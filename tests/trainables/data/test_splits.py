@@ -195,6 +195,29 @@ def test_parts_need_classes_to_deal() -> None:
         split_dataset(official, SplitConfig(parts=2, part=0), "f")
 
 
+def test_as_many_classes_train_in_each_part_as_in_a_search() -> None:
+    data = dataset([*range(20)] * 3, 20)
+    config = SplitConfig(train_classes=4)
+    search, whole = split_dataset(data, config, "f"), split_dataset(data, SplitConfig(), "f")
+    assert search.val is not None and whole.val is not None
+    assert (search.val.classes, search.test.classes) == (whole.val.classes, whole.test.classes)
+    assert len(search.train.classes) == 4 and {*search.train.classes} < {*whole.train.classes}
+    trained = set()
+    for part in range(2):
+        splits = split_dataset(data, config.model_copy(update={"parts": 2, "part": part}), "f")
+        assert len(splits.train.classes) == 4 and len(splits.train) == 12
+        assert not {*splits.train.classes} & {*splits.test.classes, *search.val.classes}
+        trained |= {*splits.train.classes}
+    assert trained & {*search.test.classes}, "classes that another part tests train, too"
+    with pytest.raises(ConfigError, match="8 training classes are requested, and 7 can train"):
+        split_dataset(data, SplitConfig(train_classes=8), "f")
+    rows = torch.arange(60)
+    official = dataset([*range(20)] * 3, 20, Official(rows[rows % 20 < 10], rows[rows % 20 >= 10]))
+    assert len(split_dataset(official, config, "f").train.classes) == 4
+    with pytest.raises(ValueError, match="images of all classes"):
+        SplitConfig(by="images", train_classes=4)
+
+
 # --- by images ------------------------------------------------------------------------------------
 
 BY_IMAGES = st.builds(
