@@ -34,6 +34,7 @@ from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folde
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
+from trainables.machine.devices import resolve_device
 
 MOST_TASKS = 1000  # Slurm's default `MaxArraySize` allows the numbers up to 1000
 MOST_SECONDS = 30.0  # between two questions for states
@@ -89,8 +90,11 @@ class Follower:
             if any(driver.alive for driver in list_drivers(out)):
                 raise busy
             if settings.reads_data:  # fill the cache, which the tasks share
+                device = settings.request.device
+                if device == "auto":  # a GPU on Slurm, or else what this machine has
+                    device = "cuda" if self.sbatch is not None else resolve_device(device).type
                 with preview_progression(plan, settings) as progression:
-                    check_inputs(plan, progression, settings.cache, settings.request.device)
+                    check_inputs(plan, progression, settings.cache, device)
                     check_data(plan, progression, settings.cache)
             with stop_on_signals(stop) as signals, status:
                 self.run(detach=detach)

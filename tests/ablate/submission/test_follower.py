@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,27 @@ def test_a_whole_sweep_equals_a_run(cluster: Cluster, tmp_path: Path) -> None:
     before = len(cluster.calls)
     follower(plan, cluster).run()
     assert len(cluster.calls) == before, "all is known"
+
+
+@pytest.mark.parametrize(("sbatch", "device"), [(None, "cpu"), (["--partition=gpu"], "cuda")])
+def test_features_are_looked_for_on_the_device_of_the_tasks(
+    sbatch: list[str] | None, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device `auto` names no features."""
+    (tmp_path / "out").mkdir()
+    settings = replace(synthetic_settings(tmp_path / "out"), reads_data=True)
+    made = Follower(
+        sweep(grid=GRID),
+        replace(settings, request=replace(settings.request, device="auto")),
+        sbatch,
+    )
+    devices = list[str]()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(follower_module, "check_inputs", lambda *given: devices.append(given[-1]))
+    monkeypatch.setattr(follower_module, "check_data", lambda *_: None)
+    monkeypatch.setattr(Follower, "run", lambda self, detach: None)
+    made.submit(detach=False)
+    assert devices == [device]
 
 
 class Killed(BaseException):
