@@ -53,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     silence_mlflow()
     uri = build_client_uri(store.uri)  # in the environment, because it may have a password
     variables = {**os.environ, "MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
+    # These processes serve no page that sweeps have, and outlive a server that is killed.
+    variables["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     words = f"-m mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
     os.execve(sys.executable, [sys.executable, *words.split()], variables)
 
