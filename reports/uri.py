@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote, unquote_plus
 HIDDEN = "***"
 SERVED = "/reports/"  # where `ablate ui` has the reports
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
+# in this order MLflow shows trials beside each other, else hidden in the row of their sweep
+FLAT = f"{VIEW}&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
 _HOST_AND_PATH = re.compile(r"[^/@:]*(:\d{1,5})?/")  # before an @ that is part of the path
 _NO_SCHEME = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db
@@ -62,7 +64,7 @@ def build_run_path(experiment: str, run: str, artifact: str = "") -> str:
 def build_sweep_path(experiment: str, sweep_id: str) -> str:
     """Return the address of the page of a sweep's trials, relative to MLflow's address."""
     trials = f"tags.`ablate.sweep_id` = '{sweep_id}' and tags.`ablate.kind` = 'trial'"
-    return f"#/experiments/{experiment}/runs?searchFilter={quote(trials)}&{VIEW}"
+    return f"#/experiments/{experiment}/runs?searchFilter={quote(trials)}&{FLAT}"
 
 
 def _split_secrets(uri: str) -> tuple[str, list[str]]:

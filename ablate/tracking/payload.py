@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ablate.values.canonical import to_canonical_json
 from ablate.values.paths import flatten_paths
-from reports.uri import VIEW
+from reports.uri import FLAT
 from trainables.evaluation.metric_name import MetricName
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
@@ -22,13 +22,13 @@ STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interr
 
 NOTE = "mlflow.note.content"  # the description on MLflow's page, in Markdown
 EXPERIMENT_NOTE = """\
-[The best trials of each study]({0}), and
-[their learning curves side by side]({0}&compareRunsMode=CHART).
+[Best trials of each study]({0}) · [learning curves of these trials]({0}&compareRunsMode=CHART)
 
 - A row with a plus sign is a sweep; it contains its trials, each one training run. A trial is named
-  `STUDY/CELL sSEED`; `+1` says that it serves one cell more.
+  `STUDY/CELL sSEED` (`sSEED.FOLD`); `+1` says that it serves one cell more.
 - The filter `tags.study = 'STUDY'` shows one study. `{1}` shows the best trials of all studies, and
-  `tags.best_of LIKE '%STUDY%'` those of one, as of the end of the last run.
+  `tags.best_of LIKE '%STUDY%'` those of one, as of the end of the last run. To see trials without
+  their sweep, sort by *Run Name*.
 """
 BEST_FILTER = "tags.best_of != ''"
 
@@ -116,15 +116,16 @@ def build_parent_tags(sweep: Row, driver: str) -> dict[str, str]:
 
 
 def build_run_name(trial: Row, cells: list[dict[str, Any]]) -> str:
-    """Return the name of a trial's run: its first cell, the number of further cells, its seed."""
+    """Return the name of a trial's run: first cell, number of further cells, seed, and fold."""
+    fold = f".{cells[0]['fold']}" if cells and "fold" in cells[0] else ""
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    return f"{names[0]}{more} s{trial['seed']}" if names else str(trial["trial_id"])
+    return f"{names[0]}{more} s{trial['seed']}{fold}" if names else str(trial["trial_id"])
 
 
 def build_experiment_note(experiment_id: str) -> str:
     """Describe in Markdown how to read an experiment's runs, with links to views of them."""
-    page = f"#/experiments/{experiment_id}/runs?{VIEW}&searchFilter={quote(BEST_FILTER)}"
+    page = f"#/experiments/{experiment_id}/runs?{FLAT}&searchFilter={quote(BEST_FILTER)}"
     return EXPERIMENT_NOTE.format(page, BEST_FILTER)
 
 

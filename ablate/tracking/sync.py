@@ -163,11 +163,11 @@ class MlflowTracker(Tracker):
         driver = self.client.get_run(run_id).data.tags.get(DRIVER, self.driver)
         if driver != self.driver and Owner.parse(driver).is_alive(0.0):
             return
-        self._tag_best_trials()
+        self._set_best_tags()
         self.client.set_terminated(run_id, status)
         self._record_progress({"trial_id": PARENT, "run_id": run_id, "logged_final": 1})
 
-    def _tag_best_trials(self) -> None:
+    def _set_best_tags(self) -> None:
         """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
         best: dict[str, list[str]] = {}  # trial → the studies whose best cell it fills
         for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():

@@ -59,7 +59,7 @@ def test_test_classes_that_choose_are_not_called_innocent(tmp_path: Path, capsys
             "again": {
                 "design": "grid",
                 "around": {"best_of": "tune"},
-                "grid": {"loss.name": ["triplet"]},
+                "grid": {"loss.name": ["contrastive"]},
             },
         },
     }
