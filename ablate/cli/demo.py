@@ -6,7 +6,9 @@ from ablate.cli import run as running
 from ablate.cli.options import add_out
 from ablate.spec.recipes import FOLDER
 
-add_arguments = add_out
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    add_out(command)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -135,7 +135,9 @@ def build_sweep_note(sweep: Row) -> str:
     lines = [
         f"- `{name}` ({each.get('design')}) {each.get('title') or ''}" for name, each in studies
     ]
-    return "\n".join([str(sweep["spec"].get("title") or sweep["name"]), "", *lines])[:TAG_LIMIT]
+    title = str(sweep["spec"].get("title") or sweep["name"])
+    # a report replaces a description with this heading (`reports/compile.py`)
+    return "\n".join(["## Studies", "", title, "", *lines])[:TAG_LIMIT]
 
 
 def build_trial_note(trial: Row, cells: Iterable[Row]) -> str:

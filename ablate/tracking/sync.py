@@ -309,8 +309,9 @@ def log_data_set(client: "MlflowClient", run_id: str, trial: payload.Row) -> Non
     """Log a trial's data set as MLflow's input of its run, by name and fingerprint, if known."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    name, digest = trial["config"]["data"]["name"], (trial["provenance"] or {}).get(FINGERPRINT)
-    if digest is not None:
+    name = trial["config"].get("data", {}).get("name")
+    digest = (trial["provenance"] or {}).get(FINGERPRINT)
+    if name is not None and digest is not None:
         data_set = Dataset(name=name, digest=str(digest)[:36], source_type="ablate", source=name)
         context = InputTag("mlflow.data.context", "train, validate, test")
         client.log_inputs(run_id, [DatasetInput(data_set, [context])])
