@@ -118,7 +118,8 @@ def test_a_measured_table_stands_in_a_block_of_its_sweep() -> None:
             assert titles and [title for title, _ in tables] == titles
             spec = (SPACES / f"{name}.yaml").read_text(encoding="utf-8")
             for title, table in tables:
-                assert len(rows(table)) >= 3 and f'"{title}"' in spec, title
+                given = title.partition(": differences in ")[0]  # a matrix is a part of its table
+                assert len(rows(table)) >= 3 and f'"{given}"' in spec, title
 
 
 def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
