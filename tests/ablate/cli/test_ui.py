@@ -73,4 +73,4 @@ def test_reports_stand_beside_mlflow(tmp_path: Path) -> None:
             assert fetch(page, Host="attacker.example")[0] == 403
         finally:
             ui.terminate()
-            ui.wait(60)
+            ui.wait(120)
