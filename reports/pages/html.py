@@ -25,7 +25,7 @@ PROTOCOLS = {
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
 # beginning of a running sweep's notice, and what replaces it once the sweep does not run any more
-LIVE = '<p id="live" data-seconds="60"><b>The sweep is running.</b>'
+LIVE = '<p id="live" data-seconds="60"><b>The sweep is running, and the page reloads itself.</b>'
 STOPPED = '<p id="live"><b>The sweep has stopped. `ablate report` makes its report.</b>'
 FIRST_VERDICTS = 12  # verdicts on the first screen; the others open on a click
 
