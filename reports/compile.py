@@ -30,7 +30,6 @@ from reports.uri import SERVED, build_run_path, find_server_address, redact_text
 
 CONTENT_TAG = "ablate.report_sha256"
 DESCRIPTION_TAG = "mlflow.note.content"  # what MLflow shows as a run's description
-OWN_TITLES = (verdict.TITLE, "## Studies")  # of descriptions by a report, and by the tracker
 MAX_NAME_LENGTH = 150  # of a file without its ending; a file system allows 255 bytes
 
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | DrawnFigure")
@@ -270,6 +269,6 @@ def _set_run_description(
     page = "" if frame.progress else page  # the page of a running sweep is not logged
     local = "" if find_server_address(tracking_uri) else f"{SERVED}{folder.name}/report.html"
     text = verdict.format_run_description(judged, page, local)
-    written_by_person = old_text and not old_text.startswith(OWN_TITLES)
+    written_by_person = old_text and not old_text.startswith(verdict.TITLE)
     if old_text != text and not written_by_person:
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)

@@ -101,7 +101,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
         remedy = suggest_nearest(name, list_recipes())
-        fault = f"there is no such file or recipe. {remedy} `ablate new --help` lists the recipes."
+        fault = f"No such file or recipe exists. {remedy} `ablate new --help` lists the recipes."
         raise ConfigError(name, fault) from None
     except OSError as error:
         raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None

@@ -129,17 +129,6 @@ def build_experiment_note(experiment_id: str) -> str:
     return EXPERIMENT_NOTE.format(page, BEST_FILTER)
 
 
-def build_sweep_note(sweep: Row) -> str:
-    """Describe a sweep and its studies in Markdown."""
-    studies = (sweep["spec"].get("studies") or {}).items()
-    lines = [
-        f"- `{name}` ({each.get('design')}) {each.get('title') or ''}" for name, each in studies
-    ]
-    title = str(sweep["spec"].get("title") or sweep["name"])
-    # a report replaces a description with this heading (`reports/compile.py`)
-    return "\n".join(["## Studies", "", title, "", *lines])[:TAG_LIMIT]
-
-
 def build_trial_note(trial: Row, cells: Iterable[Row]) -> str:
     """Describe in Markdown the cells that a trial fills, with their settings."""
     lines = [f"`ablate explain {trial['trial_id']}` says why this trial exists.", ""]

@@ -142,7 +142,6 @@ class MlflowTracker(Tracker):
         row = self._get_row(PARENT)  # the ledger's record of the run
         if row is None:
             tags = payload.build_parent_tags(self.sweep, self.driver)
-            tags[payload.NOTE] = payload.build_sweep_note(self.sweep)
             row = self._create_run(PARENT, self.sweep["created"], tags)
         run_id = row["run_id"]
         if row["logged_final"]:  # an earlier driver has ended the run

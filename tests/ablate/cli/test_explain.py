@@ -109,7 +109,7 @@ def test_a_trial_is_told_by_whom_and_from_which_results_it_was_proposed(
         ("ffff0000ffff", "TRIAL: no trial's id begins with 'ffff0000ffff'"),
         (
             "ddmll",
-            "ddmll: there is no such file or recipe. Did you mean 'ddml'?",
+            "ddmll: No such file or recipe exists. Did you mean 'ddml'?",
         ),
         ("12 3.yaml", "`ablate new --help` lists the recipes."),
     ],
