@@ -179,7 +179,8 @@ class MlflowTracker(Tracker):
         tagged = {run.info.run_id: run.data.tags["best_of"] for run in runs}
         for row in self.ledger.list_mlflow_runs(self.store, self.sweep_id):
             studies = ", ".join(best.get(row["trial_id"], []))[: payload.TAG_LIMIT]
-            if studies != tagged.get(row["run_id"], ""):
+            has_changed = studies != tagged.get(row["run_id"], "")
+            if has_changed and row["trial_id"] not in self.refused:
                 self.client.set_tag(row["run_id"], "best_of", studies)
 
     def _log_description(self, run_id: str) -> None:
