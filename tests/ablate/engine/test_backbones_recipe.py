@@ -106,7 +106,9 @@ def test_it_runs_in_miniature(
     studies["judged"]["splits"] = 2
     small.write_text(json.dumps({**data, "studies": studies}))
     settings = {k: v for k, v in SMALL.items() if not k.startswith("backbone.")}
-    settings |= {"training.batch_size": 64, "training.micro_batch": 64}
+    settings["training.batch_size"] = 64
+    if recipe == LORA:
+        settings["training.micro_batch"] = 64
     options = [part for path, value in settings.items() for part in ("--set", f"{path}={value}")]
     options += ["--device", "cpu", "--out", str(tmp_path / "runs")]
     assert main(["run", str(small), *options]) == 0
