@@ -50,7 +50,7 @@ def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
     write(tmp_path / "b.yaml", "extends: [a.yaml]\nname: b\n")
     with pytest.raises(ConfigError, match=r"a cycle .a\.yaml → b\.yaml → a\.yaml"):
         read_spec(tmp_path / "a.yaml")
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         read_spec(write(tmp_path / "c.yaml", "extends: nobody.yaml\nname: c\n"))
 
 

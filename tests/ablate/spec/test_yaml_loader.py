@@ -88,7 +88,7 @@ def test_an_options_value_has_no_lines() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda p: None, "no such file"),
+        (lambda p: None, "No such file"),
         (lambda p: p.mkdir(), "a directory"),
         (lambda p: p.touch(), "the file is empty"),
         (lambda p: p.write_bytes(b"a: \xff"), "not UTF-8"),
