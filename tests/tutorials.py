@@ -243,9 +243,11 @@ class Run:
         assert lines, f"{self.page.name}: no output"
         limits = re.findall(r'"(.*?)"', part)
         if limits:
-            start = next(i for i, line in enumerate(lines) if limits[0] in line)
-            ends = [i for i, line in enumerate(lines) if limits[-1] in line and i > start]
-            stop = ends[0] + 1 if len(limits) > 1 else len(lines)
+            starts = [i for i, line in enumerate(lines) if limits[0] in line]
+            assert starts, f"{self.page.name}: no {limits[0]!r} in {printed}"
+            ends = [i for i, line in enumerate(lines) if limits[-1] in line and i > starts[0]]
+            assert ends or len(limits) == 1, f"{self.page.name}: no {limits[-1]!r} in {printed}"
+            start, stop = starts[0], ends[0] + 1 if len(limits) > 1 else len(lines)
             lines = [*["…"][: start > 0], *lines[start:stop], *["…"][: stop < len(lines)]]
         return "```text\n" + "\n".join(lines) + "\n```\n"
 
