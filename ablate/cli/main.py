@@ -100,7 +100,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, ImportError | MemoryError):
             place = traceback.extract_tb(error.__traceback__)[-1]  # where it was raised
             fault = f"{place.filename}:{place.lineno}: {to_one_line(text) or 'the memory is full'}"
-            text = f"{fault}. Free memory, or install the missing library."
+            if isinstance(error, MemoryError):
+                remedy = "Free memory."
+            else:  # a library, or a component of the user's, cannot be imported
+                remedy = "Install the library that is missing, or correct this import."
+            text = f"{fault}. {remedy}"
         print_text(text, error=True)
         return 1
     except KeyboardInterrupt:
