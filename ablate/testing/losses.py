@@ -6,11 +6,13 @@
         losses.check({"name": "my_loss", "margin": 0.2})
 
 Value and gradients are finite on extreme batches, or a ConfigError says why the batch is refused.
-Leading dimensions are averaged. Batches follow the loss's requirements (`Loss.batch`) and go
-through the plain method, as in training, so that all kinds of losses get the same checks.
+Leading dimensions are averaged. Closer positive pairs lower the loss. Batches follow the loss's
+requirements (`Loss.batch`) and go through the plain method, as in training, so that all kinds of
+losses get the same checks.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +21,7 @@ from ablate.testing.trials import Component, list_options
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.errors import ConfigError
-from trainables.losses.base import LOSSES, BatchNeeds
+from trainables.losses.base import LOSSES, BatchNeeds, Pairs
 from trainables.methods.base import Method
 from trainables.trial import TrialConfig
 
@@ -55,6 +57,7 @@ def check(loss: Component) -> None:
     method_of_many, labels_of_many = build_plain_method(loss, MANY), build_labels(needs, B, MANY)
     check_finite_gradients(method_of_many, x, labels_of_many)
     check_mean_over_leading_dimensions(loss)
+    check_direction(loss)
 
 
 def check_mean_over_leading_dimensions(loss: Component) -> None:
@@ -66,6 +69,25 @@ def check_mean_over_leading_dimensions(loss: Component) -> None:
     if torch.equal(generator.get_state(), other.get_state()):  # nothing was drawn
         separate = torch.stack([method.metric(part, labels, other) for part in x])
         torch.testing.assert_close(means, separate.mean())
+
+
+def check_direction(loss: Component) -> None:
+    """Check that higher scores of positive pairs lower the loss, and of negative pairs raise it."""
+    method, needs = build_plain_method(loss), find_needs(loss)
+    if method.loss.takes != "score":
+        return
+    recorded = []
+
+    def record_inputs(_: Any, args: tuple[Tensor, Pairs]) -> None:
+        args[0].retain_grad()
+        recorded.append(args)
+
+    method.loss.register_forward_pre_hook(record_inputs)
+    x = draw_embeddings().requires_grad_()
+    method.metric(x, build_labels(needs, B, C), streams.create_generator(0, "loss")).backward()
+    score, pairs = recorded[0]
+    is_right = (score.grad * pairs.pos).sum() <= 0 <= (score.grad * pairs.neg).sum()
+    assert is_right, "closer positive pairs must lower the loss; a distance is −score"
 
 
 def find_needs(loss: Component) -> BatchNeeds:

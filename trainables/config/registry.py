@@ -116,7 +116,7 @@ class Registry(Generic[T]):
         """Return a decorator that registers a component as `name`, unless the name is taken."""
 
         def add(component: T) -> T:
-            """Register and return a component; refuse a taken name, and hooks that were removed."""
+            """Register and return a component; refuse a taken name, and an incomplete class."""
             other = self._components.get(name)  # may be the same component, loaded before
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
@@ -128,6 +128,10 @@ class Registry(Generic[T]):
                     fault = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0"
                     remedy = f"Define {successor} instead."
                     raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
+            for attribute in getattr(component, "REQUIRED", ()):
+                if not hasattr(component, attribute):
+                    fault = f"{self.name}.{name} lacks {attribute}. Add {attribute} to the class."
+                    raise ConfigError(".".join(_find_origin(component)), fault)
             self._components[name] = component
             return component
 

@@ -179,6 +179,7 @@ class Loss(nn.Module):
 
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
+    REQUIRED: ClassVar[tuple[str, ...]] = ("Config", "REVISION")
 
     __call__: Callable[..., Tensor]
     options: Any

@@ -113,6 +113,7 @@ class Method(nn.Module):
 
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
+    REQUIRED: ClassVar[tuple[str, ...]] = ("Config", "REVISION", "NEUTRAL")
     NEUTRAL: ClassVar[dict[str, object]]
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False

@@ -6,8 +6,9 @@ from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.config.optimization import ROLES, Role
 from trainables.config.sections import Trial
-from trainables.losses.base import LOSSES, build_probe
-from trainables.methods.base import METHODS
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES, ParamGroup, build_probe
+from trainables.methods.base import METHODS, Method
 
 WIDTH = 16  # of the probes that are built; roles do not depend on it
 
@@ -36,4 +37,19 @@ def _find_roles(method: str, loss: str, method_options: str, loss_options: str) 
             loss=base,
             classes=base.classes,
         )
-    return frozenset(group.role for group in built.param_groups("main") if group.params)
+    groups = built.param_groups("main")
+    _check_groups(built, groups)
+    return frozenset(group.role for group in groups if group.params)
+
+
+def _check_groups(method: Method, groups: list[ParamGroup]) -> None:
+    """Refuse a role that has no learning rate, and a parameter that would not train."""
+    for group in groups:
+        if group.role not in ROLES:
+            fault = f"`param_groups()` has the role {group.role!r}, which is unknown"
+            raise ConfigError("method", f"{fault}. Choose one of {', '.join(ROLES)}.")
+    grouped = {id(parameter) for group in groups for parameter in group.params}
+    for name, parameter in method.named_parameters():
+        if parameter.requires_grad and id(parameter) not in grouped:
+            fault = f"`param_groups()` lacks {name}, which would not train"
+            raise ConfigError("method", f"{fault}. Add it to a group, or set `requires_grad` off.")

@@ -34,6 +34,9 @@ def test_a_broken_loss_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = LOSSES["normsoftmax"]
     forward = loss.forward
     losses.check("normsoftmax")
+    monkeypatch.setattr(loss, "forward", lambda *given, **more: -forward(*given, **more))
+    with pytest.raises(AssertionError, match="closer positive pairs must lower the loss"):
+        losses.check("normsoftmax")
     monkeypatch.setattr(loss, "forward", lambda *given, **more: forward(*given, **more) / 0)
     with pytest.raises(AssertionError, match="the value is inf"):
         losses.check("normsoftmax")

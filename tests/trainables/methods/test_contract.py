@@ -16,10 +16,11 @@ from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.core.identity import compute_config_hash
 from trainables.errors import ConfigError
-from trainables.losses.base import LOSSES
+from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress
 from trainables.methods.head import build_linear_head
 from trainables.methods.plain import Plain
+from trainables.methods.roles import list_trained_roles
 from trainables.trial import TrialConfig
 
 FEATURES, D = methods.FEATURES, methods.D
@@ -174,6 +175,28 @@ def test_a_hook_that_went_is_refused_with_the_new_name(hook: str) -> None:
         METHODS.register("mine")(mine)
     assert Method.REMOVED_HOOKS[hook] in fault.value.message
     assert "mine" not in METHODS
+
+
+@pytest.mark.parametrize("attribute", Method.REQUIRED)
+def test_an_incomplete_method_is_refused(attribute: str) -> None:
+    given = {"Config": Plain.Config, "REVISION": 1, "NEUTRAL": {}}
+    del given[attribute]
+    with pytest.raises(ConfigError, match=f"methods.mine lacks {attribute}"):
+        METHODS.register("mine")(type("Mine", (Method,), given))
+
+
+@pytest.mark.parametrize(("role", "words"), [(None, "lacks loss"), ("prox", "'prox'")])
+def test_parameters_that_would_not_train_are_refused_in_the_plan(
+    monkeypatch: pytest.MonkeyPatch, role: Any, words: str
+) -> None:
+    monkeypatch.setattr(
+        LOSSES["normsoftmax"],
+        "param_groups",
+        lambda self: [ParamGroup(role, list(self.parameters()))] if role else [],
+    )
+    options = {"name": "normsoftmax", "temperature": 0.07 if role else 0.08}  # new to the cache
+    with pytest.raises(ConfigError, match=words):
+        list_trained_roles(TrialConfig(loss=options))
 
 
 def test_a_broken_method_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
