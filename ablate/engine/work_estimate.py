@@ -8,6 +8,7 @@ are not modelled.
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -37,6 +38,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
 from ablate.sweep.trial_costs import build_cost_key
 from ablate.tracking.store import build_public_environment, run_module
+from ablate.values.terminal import print_text
 from reports.stats.describe import pooled_sd
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
@@ -89,7 +91,9 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         kinds = _find_pending_kinds(plan, progression) if pilot else {}
         unknown = {key: config for key, config in kinds.items() if key not in rates}
         piloted, failures = measure_pilot_rates(unknown, settings)  # rates; why a pilot failed
-        notes += [f"warning: a kind of trial cannot run: {why}" for why in failures.values()]
+        for why, kinds_failed in Counter(failures.values()).items():
+            subject = "a kind" if kinds_failed == 1 else f"{kinds_failed} kinds"
+            notes.append(f"warning: {subject} of trial cannot run: {why}")
         # describe the studies
         workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
@@ -316,8 +320,9 @@ def measure_pilot_rates(
     """
     rates: dict[str, Rate] = {}
     reasons: dict[str, str] = {}
-    count = MOST_PILOTS if settings.request.processes == 1 else 0
-    for key, config in islice(configs.items(), count):
+    count = min(MOST_PILOTS, len(configs)) if settings.request.processes == 1 else 0
+    for number, (key, config) in enumerate(islice(configs.items(), count), 1):
+        print_text(f"pilot: time trials of kind {number} of {count}", error=True, flush=True)
         report = run_pilot(config, settings)
         if "error" in report:
             reasons[key] = report["error"]
