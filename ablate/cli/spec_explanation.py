@@ -119,6 +119,8 @@ def _describe_power(plan: Plan, precision: dict[str, list[str]]) -> Iterator[str
     for name, texts in tables.items():
         counts = " or ".join(map(str, sorted({*budgets.get(name, {}).values()})))
         tuning = f" Each of its rows was tuned by {counts} trials." if counts else ""
+        if counts == "0" and getattr(plan.spec.studies[name], "tuning", None) is not None:
+            tuning = " Its rows were not tuned: they have the settings that the spec states."
         yield f"`{name}`: {'; '.join(texts)}.{tuning}"
     if not tables:
         yield "The report shows numbers without a verdict, since no table compares rows by seeds."
