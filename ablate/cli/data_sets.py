@@ -146,4 +146,4 @@ def _describe_splits(dataset: Dataset) -> str:
         subset = getattr(splits, name)
         queries = "" if subset.queries is None else f", {subset.queries:,} of them queries"
         counts.append(f"{name} {Count(len(subset.classes), len(subset))}{queries}")
-    return f"trials: {'; '.join(counts)}"
+    return f"trials: {'; '.join(counts)} (by the default `data.split`; a spec can divide otherwise)"
