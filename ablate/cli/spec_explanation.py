@@ -1,7 +1,8 @@
 """Explain a spec in plain sentences, by the facts that `ablate plan` finds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ablate.designs.compare import Compare
 from ablate.engine.work_estimate import Preview
 from ablate.plan.fairness import shorten_list
 from ablate.plan.plan import MAX_EXAMINED, Plan
@@ -16,12 +17,11 @@ TERMS = (
     "with other first weights and another order of images. A study is a group of cells. A frozen "
     "backbone stays as it was pretrained, and the layers after it train; with finetune, all train."
 )
-PURPOSES = {  # design → what a study does; {what}: its factors or rows
-    "components": "switches {what} on and off in every combination",
-    "leave_one_out": "trains with all of {what}, then without each",
-    "add_one": "trains without {what}, then with one at a time",
-    "one_factor": "changes {what} one at a time",
-    "compare": "compares {what}",
+PURPOSES = {  # design → what a study does; {}: its factors
+    "components": "switches {} on and off in every combination",
+    "leave_one_out": "trains with all of {}, then without each",
+    "add_one": "trains without {}, then with one at a time",
+    "one_factor": "changes {} one at a time",
 }
 PARTS = {"method": "method.name", "loss": "loss.name", "data": "data.name"}
 PARTS |= {"backbone": "backbone.name", "mode": "backbone.mode"}
@@ -49,44 +49,83 @@ def _to_sentence(text: str) -> str:
 
 
 def _describe_studies(plan: Plan) -> Iterator[str]:
-    """Yield what each study does, on which studies it builds, and what its trials train."""
+    """Yield what each study, or each of a template, does, on what it builds and what it trains."""
     defaults = flatten_paths(TrialConfig().model_dump(mode="json"))
+    groups = dict[str, dict[str, dict[str, str]]]()  # template → its studies → factor → level
     for name in (name for name in plan.order if name not in plan.copies):
-        study, seeds, folds = plan.spec.studies[name], plan.list_seeds(name), plan.list_folds(name)
-        points, sampled = study.all_points[:MAX_EXAMINED], study.sampling()
-        source, baseline = study.find_source_cell(), study.find_baseline()
-        bases, notes = study.find_base_studies(), list_study_notes(plan, name)
-        if sampled is not None:
-            text = f"searches {', '.join(study.paths)} by the sampler {get_sampler_name(sampled)}"
-            goals = [f"{goal.metric} ({goal.direction})" for goal in plan.list_objectives(name)]
-            notes.append(f"its best cell is chosen by {', then '.join(goals)}")
-        elif source is not None:
-            bases.pop(source.best_of, None)
-            text, notes = f"trains cells of {source.best_of} again: {'; '.join(notes)}", []
-        else:
-            rows = [point.cell for point in points]
-            factors = getattr(study, "components", study.paths)
-            phrase = PURPOSES.get(study.design, "combines values of {what}")
-            text = phrase.format(what="; ".join(rows if study.design == "compare" else factors))
-        if baseline is not None:
-            bases.pop(baseline.best_of, None)
-            notes.append(f"one cell has the method off, at the best values of {baseline.best_of}")
-        if bases:
-            notes.append(f"cells start from the best cell of {shorten_list([*bases])}")
-        runs = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({shorten_list([*map(str, seeds)])})"
-        kind = "folds" if study.splits is None else "splits"
-        runs += f" on each of {len(folds)} {kind} of the classes" if len(folds) > 1 else ""
-        notes.append(f"it has {study.size} cells, each with {runs}")
-        layers = [plan.build_layers(name, p, plan.find_example(name)) for p in points or (None,)]
-        configs = [defaults | flatten_paths(each.merged) for each in layers]
-        parts = [
+        template, levels = plan.loaded.origins.get(name, (name, {}))
+        groups.setdefault(template, {})[name] = levels
+    for template, studies in groups.items():
+        (name, levels), *others = studies.items()
+        every = {key: dict.fromkeys(own[key] for own in studies.values()) for key in levels}
+        title = f"`{template}` ({len(studies)} studies: {'; '.join(_list_levels(every))}): each"
+        title = title if others else f"`{name}`"
+        texts = dict[str, dict[str, list[str]]]()  # text → item → the studies that have it
+        for name, levels in studies.items():
+            for text, item in _list_sentences(plan, name, levels if others else {}):
+                texts.setdefault(text, {}).setdefault(item, []).append(name)
+        first, *notes = (
+            text.replace("{}", ", ".join(i + _name_levels(n, studies) for i, n in items.items()))
+            for text, items in texts.items()
+        )
+        configs = [
+            defaults | flatten_paths(plan.build_layers(name, point, plan.find_example(name)).merged)
+            for name in studies
+            for point in plan.spec.studies[name].all_points[:MAX_EXAMINED] or (None,)
+        ]
+        trained = ", ".join(
             f"{label} {' or '.join(dict.fromkeys(str(config[path]) for config in configs))}"
             for label, path in PARTS.items()
-        ]
-        notes.append(f"trained are {', '.join(parts)}")
-        yield " ".join(map(_to_sentence, [f"`{name}` {text}", *notes]))
+        )
+        yield " ".join(map(_to_sentence, [f"{title} {first}", *notes, f"trained are {trained}"]))
     if plan.copies:
         yield f"All this is done {plan.spec.searches} times, with other seeds of the searches."
+
+
+def _name_levels(names: Sequence[str], studies: Mapping[str, Mapping[str, str]]) -> str:
+    """Return a note on the levels, or names, of these studies; "" if they are all studies."""
+    for factor in studies[names[0]]:
+        own = dict.fromkeys(studies[name][factor] for name in names)
+        if len(names) == sum(levels[factor] in own for levels in studies.values()):
+            return f" ({factor} {', '.join(own)})" * (len(names) < len(studies))
+    return f" ({shorten_list(names)})" * (len(names) < len(studies))
+
+
+def _list_levels(levels: Mapping[str, Iterable[str]]) -> list[str]:
+    return [f"{factor} {', '.join(names)}" for factor, names in levels.items()]
+
+
+def _list_sentences(plan: Plan, name: str, levels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield texts on a study, and what {} stands for; base names have `levels` in braces."""
+    study, seeds, folds = plan.spec.studies[name], plan.list_seeds(name), plan.list_folds(name)
+    source, off, sampled = study.find_source_cell(), study.find_baseline(), study.sampling()
+    bases, notes = study.find_base_studies(), list_study_notes(plan, name)
+    for base in bases:
+        bases[base], own = plan.loaded.origins.get(base, (base, {}))
+        for factor in (key for key, level in own.items() if level != levels.get(key)):
+            bases[base] = bases[base].replace(f"{{{factor}}}", own[factor])
+    if sampled is not None:
+        text = f"searches {{}} by the sampler {get_sampler_name(sampled)}"
+        yield from ((text, path) for path in study.paths)
+        goals = [f"{goal.metric} ({goal.direction})" for goal in plan.list_objectives(name)]
+        notes.append(f"its best cell is chosen by {', then '.join(goals)}")
+    elif source is not None:
+        text = notes.pop(0).replace(source.best_of, "{}")
+        yield f"trains again {text}", bases.pop(source.best_of)
+    elif isinstance(study, Compare):
+        yield "compares {}", "; ".join([*study.variants, *_list_levels(study.cross)])
+    else:
+        what = "; ".join(getattr(study, "components", study.paths))
+        yield PURPOSES.get(study.design, "combines values of {}"), what
+    yield from ((f"{note}{{}}", "") for note in notes)
+    if off is not None:
+        yield "one cell has the method off, at the best of {}", bases.pop(off.best_of, off.best_of)
+    if bases:
+        yield "cells start from the best cell of {}", shorten_list([*bases.values()])
+    runs = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({shorten_list([*map(str, seeds)])})"
+    kind = "folds" if study.splits is None else "splits"
+    runs += f" on each of {len(folds)} {kind} of the classes" if len(folds) > 1 else ""
+    yield f"it has {{}}, each with {runs}", f"{study.size} cells"
 
 
 def _describe_classes(plan: Plan, classes: dict[str, str]) -> Iterator[str]:

@@ -147,8 +147,10 @@ class LoadedSpec:
         spec: the spec.
         source: its origin.
         order: its studies, each after those it is centred on.
+        origins: study that a template made → the template, and factor → level.
     """
 
     spec: Spec
     source: Source
     order: tuple[str, ...]
+    origins: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)

@@ -146,8 +146,8 @@ def check_spec(
     """Validate a mapping as a spec, with the references between its studies and its report."""
     context = {"allow_code": allow_code, "folder": Path(source.name).parent}
     try:
-        data, templates = expand_templates(data, levels)
-        for name, template in templates.items():  # messages name the template's line
+        data, origins = expand_templates(data, levels)
+        for name, (template, _) in origins.items():  # messages name the template's line
             line = source.lines.get(f"studies.{template}")
             source.lines.update({} if line is None else {f"studies.{name}": line})
         data = expand_default_spaces(data, settings)
@@ -168,7 +168,7 @@ def check_spec(
         check_recipe(spec.report, spec.studies, spec.objective)
     except ConfigError as fault:
         raise source.relocate(fault) from None
-    return LoadedSpec(spec, source, order)
+    return LoadedSpec(spec, source, order, origins)
 
 
 def _validate(data: dict[str, Any], context: Mapping[str, Any]) -> Spec:

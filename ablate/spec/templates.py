@@ -35,14 +35,14 @@ Factors = Mapping[str, dict[str, Any]]  # factor → level → its part of a stu
 
 def expand_templates(
     data: Mapping[str, Any], chosen: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, Any], dict[str, str]]:
+) -> tuple[dict[str, Any], dict[str, tuple[str, dict[str, str]]]]:
     """Return a spec, as YAML gives it, with studies in place of templates (studies with `for`).
 
     Args:
         chosen: factor → the levels that are kept (`--levels`); other factors keep all.
 
     Returns:
-        The spec, and each study that a template made with the name of that template.
+        The spec, and the template and the levels of each study that a template made.
 
     Raises:
         ConfigError: a factor or level is unknown or malformed, or two combinations have one name.
@@ -52,29 +52,29 @@ def expand_templates(
         return dict(data), {}
     # expand the templates
     made = dict[str, dict[str, Any]]()  # template → study → its content
-    templates = dict[str, str]()
+    origins = dict[str, tuple[str, dict[str, str]]]()
     for name, study in given.items():
         if isinstance(study, Mapping) and FOR in study:
             made[name] = {}
-            for copy, content in _expand_study(name, study, factors):
-                if copy in templates:
+            for copy, levels, content in _expand_study(name, study, factors):
+                if copy in origins:
                     message = f"two combinations make the study {copy}. Name all factors in braces."
                     raise ConfigError(f"studies.{name}", message)
-                templates[copy], made[name][copy] = name, content
+                origins[copy], made[name][copy] = (name, levels), content
     # lay further settings of single studies over them, and fill in crossed factors
     studies = dict[str, Any]()
     for name, study in given.items():
         changes = {copy: given[copy] for copy in made.get(name, {}) if copy in given}
         if name in made:
             studies |= overlay_mappings(made[name], changes)
-        elif name not in templates:
+        elif name not in origins:
             studies[name] = study
     for name, study in studies.items():
         if isinstance(study, Mapping) and isinstance(study.get("cross"), list):
             cross = _list_levels(f"studies.{name}.cross", study["cross"], factors)
             studies[name] = {**study, "cross": cross}
     rest = {key: value for key, value in data.items() if key != "factors"}
-    return {**rest, "studies": studies}, templates
+    return {**rest, "studies": studies}, origins
 
 
 def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:
@@ -129,8 +129,8 @@ def _list_levels(path: str, wanted: Any, factors: Factors) -> dict[str, dict[str
 
 def _expand_study(
     name: str, study: Mapping[str, Any], factors: Factors
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the content of the study of each combination of levels in `for`."""
+) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
+    """Yield name, levels and content of the study of each combination of levels in `for`."""
     levels = _list_levels(f"studies.{name}.{FOR}", study[FOR], factors)
     for combination in itertools.product(*levels.values()):
         names = dict(zip(levels, combination, strict=True))
@@ -138,7 +138,7 @@ def _expand_study(
         for factor, level in names.items():
             content = overlay_mappings(content, levels[factor][level])
         filled = {key: _fill(value, names) for key, value in content.items() if key != "trial"}
-        yield _fill(name, names), {**content, **filled}
+        yield _fill(name, names), names, {**content, **filled}
 
 
 def _fill(part: Any, names: Mapping[str, str]) -> Any:

@@ -49,6 +49,56 @@ def test_a_spec_is_told_study_by_study_with_the_plan_s_facts(
     assert not (tmp_path / "none").exists()
 
 
+def test_studies_of_a_template_are_told_once_with_what_differs(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    search = {"design": "search", "trials": 4}
+    axes = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}
+    margin = {"space": {"loss.margin": {"low": 0, "high": 0.5}}}
+    losses = {name: {"trial": {"loss.name": name}} for name in ("normsoftmax", "proxy_anchor")}
+    methods = {name: {"trial": {"method.name": name}} for name in ("plain", "ddml")}
+    spec = {
+        "name": "made",
+        "factors": {"loss": losses, "method": methods},
+        "studies": {
+            "rates_{loss}": {
+                "for": {"loss": {"normsoftmax": {}, "proxy_anchor": margin}},
+                **search,
+                "space": axes,
+            },
+            "tune_{method}_{loss}": {
+                "for": ["method", "loss"],
+                **search,
+                "space": axes,
+                "around": {"best_of": "rates_{loss}"},
+            },
+            "tune_ddml_proxy_anchor": {**search, "space": axes, "trials": 9},
+            "again_{loss}": {
+                "for": ["loss"],
+                "design": "promote",
+                "of": "tune_plain_{loss}",
+                "best": 2,
+                "seeds": [7],
+            },
+        },
+    }
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    words = ("explain", str(tmp_path / "x.yaml"), "--out", str(tmp_path / "none"))
+    studies = said(capsys, *words).split("\n\n")[1].splitlines()[1:]
+    bullets = {line.split("`")[1]: line for line in studies}
+    assert [*bullets] == ["rates_{loss}", "tune_{method}_{loss}", "again_{loss}"]
+    rates, tune, again = bullets.values()
+    assert "2 studies: loss normsoftmax, proxy_anchor" in rates
+    assert "optimizer.lr, loss.margin (loss proxy_anchor) by" in rates and "margin" not in tune
+    assert "4 studies" in tune and "best cell of rates_{loss}." in tune
+    assert "9 cells (tune_ddml_proxy_anchor)" in tune  # no level singles this study out
+    assert "4 cells of tune_plain_{loss}." in again
+    # a template that makes one study is that study
+    alone = said(capsys, *words, "--levels", "loss=normsoftmax")
+    assert "`rates_normsoftmax` searches optimizer.lr by" in alone
+    assert "`tune_{method}_{loss}` (2 studies: method plain, ddml; loss normsoftmax)" in alone
+
+
 def test_test_classes_that_choose_are_not_called_innocent(tmp_path: Path, capsys: Captured) -> None:
     spec = {
         "name": "printed",
