@@ -27,7 +27,7 @@ EXPERIMENT_NOTE = """\
 - A row with a plus sign is a sweep; it contains its trials, each one training run. A trial is named
   `STUDY/CELL sSEED` (`sSEED.FOLD`); `+1` says that it serves one cell more.
 - The filter `tags.study = 'STUDY'` shows one study. `{1}` shows the best trials of all studies, and
-  `tags.best_of LIKE '%STUDY%'` those of one, as of the end of the last run. To see trials without
+  `tags.best_of LIKE '%(STUDY)%'` those of one, as of the end of the last run. To see trials without
   their sweep, sort by *Run Name*.
 """
 BEST_FILTER = "tags.best_of != ''"

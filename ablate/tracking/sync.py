@@ -168,17 +168,17 @@ class MlflowTracker(Tracker):
 
     def _set_best_tags(self) -> None:
         """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
-        best: dict[str, list[str]] = {}  # trial → the studies whose best cell it fills
+        best: dict[str, list[str]] = {}  # trial → "(STUDY)" of each study whose best cell it fills
         for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():
             metric, is_higher = next(iterate_objectives(self.sweep["spec"], study))
             cell = find_best_cell(self.ledger, cells, metric, higher_is_better=is_higher)
             for row in cells.get(cell or "", []):
-                best.setdefault(row["trial_id"], []).append(study)
+                best.setdefault(row["trial_id"], []).append(f"({study})")
         condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}' and {payload.BEST_FILTER}"
         runs = search_runs(self.client, [self._experiment_id], condition)
         tagged = {run.info.run_id: run.data.tags["best_of"] for run in runs}
         for row in self.ledger.list_mlflow_runs(self.store, self.sweep_id):
-            studies = ", ".join(best.get(row["trial_id"], []))[: payload.TAG_LIMIT]
+            studies = " ".join(best.get(row["trial_id"], []))[: payload.TAG_LIMIT]
             has_changed = studies != tagged.get(row["run_id"], "")
             if has_changed and row["trial_id"] not in self.refused:
                 self.client.set_tag(row["run_id"], "best_of", studies)

@@ -40,8 +40,8 @@ def test_pages_name_studies_the_best_and_the_data(finished: Any) -> None:
     studies = ["tune", "table4", "tuned", "grid"]
     assert best == set.union(*(find_best_trials(finished, study) for study in studies))
     for study in studies:
-        condition = f"tags.best_of LIKE '%{study}%'"
-        assert find_tagged(finished, condition) >= find_best_trials(finished, study)
+        condition = f"tags.best_of LIKE '%({study})%'"
+        assert find_tagged(finished, condition) == find_best_trials(finished, study)
     with Ledger(finished.ledger_path) as ledger:
         for trial_id, run in children(finished).items():
             cells = ledger.list_cells(finished.sweep_id, trial_id)
@@ -57,7 +57,7 @@ def test_the_best_moves_and_a_user_s_notes_stay(sweep: Any) -> None:
     sweep.track()
     client, run = open_store(sweep.uri), children(sweep)[trials[0]]
     parent = parent_run(sweep)
-    assert run.data.tags["best_of"] == "tune"
+    assert run.data.tags["best_of"] == "(tune)"
     client.set_tag(run.info.run_id, NOTE, "mine")
     client.set_experiment_tag(parent.info.experiment_id, NOTE, "mine")
     sweep.finish(trials[1:])
