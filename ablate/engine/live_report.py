@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from ablate.engine.driver_status import list_drivers
-from ablate.tracking.store import build_client_uri, silence_mlflow
+from ablate.tracking.store import build_client_uri, build_public_environment, silence_mlflow
 
 SHARE = 0.015  # of the sweep's processor time, which all pages take at most
 INTERVAL = 60.0  # least seconds between two pages
@@ -32,9 +32,11 @@ log = logging.getLogger("ablate.engine.live_report")
 def refresh_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) -> Iterator[None]:
     """Renew the page of a sweep's report in OUT/reports inside the `with` block."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    # the URI may have a password, which a command line would show
-    request = [build_client_uri(tracking_uri), sweep_id, str(out.resolve())]
+    environment = build_public_environment(tracking_uri)
+    # /proc would show passwords in the command line or in the environment at the start
+    hidden = {name: value for name, value in os.environ.items() if name not in environment}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    request = [build_client_uri(tracking_uri), sweep_id, str(out.resolve()), hidden]
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("ab") as output:  # in a session of its own, Ctrl-C does not reach it
         process = subprocess.Popen(
@@ -106,5 +108,6 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s")
     silence_mlflow()
     os.nice(19)
-    uri, requested_sweep, folder = json.loads(sys.stdin.readline())
+    uri, requested_sweep, folder, credentials = json.loads(sys.stdin.readline())
+    os.environ.update(credentials)
     refresh_until_closed(uri, requested_sweep, Path(folder))
