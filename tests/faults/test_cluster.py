@@ -74,7 +74,7 @@ def test_two_drivers_share_two_slots(
     """Free workers that one of them kept would be the slots that the other waits for."""
     drivers = [sweep.start({"address": cluster.address}) for _ in range(2)]
     texts = [process.communicate(timeout=200)[0] for process in drivers]
-    assert [process.returncode for process in drivers] == [0, 0], texts
+    assert [process.returncode for process in drivers] == [0, 0], "\n".join(texts)
     trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
     assert set(trained.values()) == {1}, "a trial was trained by both"
     assert_whole(sweep, whole)
