@@ -277,14 +277,14 @@ def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
     drawing.legend(handles, labels, loc="outside lower left", ncols=columns, title=title)
 
 
-def format_seed_counts(counts: list[int]) -> str:
-    """Write the range of cells' seed counts: `n = 2–3 seeds`, `n = 3 seeds`, `no finished runs`."""
+def format_seed_counts(counts: list[int], unit: str = "seed") -> str:
+    """Write the range of cells' numbers of seeds: `n = 2–3 seeds`, `no finished runs`."""
     positive = [n for n in counts if n]
     if not positive:
         return "no finished runs"
     low, high = min(positive), max(positive)
     span = str(low) if low == high else f"{low}–{high}"
-    return f"n = {span} seed{'' if high == 1 else 's'}"
+    return f"n = {span} {unit}{'' if high == 1 else 's'}"
 
 
 def sort_levels(values: list[Any]) -> list[Any]:

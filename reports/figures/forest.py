@@ -11,7 +11,7 @@ from reports.tables.verdict import Verdict, group_verdicts
 MAX_ROWS = 80  # a taller figure is no overview
 MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00"), "no difference": ("s", "#009E73")}
 OPEN = ("o", "#5f5f5f")
-ROW = 0.24  # inches
+ROW = 0.26  # inches, for names of two lines
 WIDTH = 6.4
 
 
@@ -37,9 +37,10 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     spots: list[plot.Tooltip] = []
     for panel, (metric, metric_lines) in zip(panels, lines.items(), strict=True):
         spots += _draw_metric_panel(panel, metric, metric_lines)
+    unit = " or ".join(dict.fromkeys(v.unit for v in drawn))
     bars = "; lines: the 95 % intervals that decide"
     caption = (
-        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn])}"
+        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn], unit)}"
         f"{bars if max(v.n for v in drawn) > 1 else ''}. Triangle up: better, down: worse, square: "
         "no difference, dot: open or the same as another row. Band: ±δ, the smallest effect of "
         "interest."
@@ -76,7 +77,7 @@ def _draw_metric_panel(
             heading = textwrap.shorten(line, 76, placeholder="…")
             axes.annotate(heading, (0, y), **heading_style, **at_left).set_in_layout(False)
             continue
-        names[y] = textwrap.shorten(line.label, 40, placeholder="…")
+        names[y] = "\n".join(textwrap.wrap(line.label, 44, max_lines=2, placeholder="…"))
         gap = line.difference
         assert gap is not None  # `draw_forest_plot` leaves out comparisons without a difference
         mark, colour = MARKS.get(line.call, OPEN)
@@ -91,7 +92,7 @@ def _draw_metric_panel(
         spots.append(plot.Tooltip(axes, gap.mean * factor, y, text))
         value = labels.format_signed_metric(gap.mean, metric, line.digits)
         axes.annotate(value, (1, y), color=colour, **at_right)
-    axes.set_yticks(list(names), list(names.values()))
+    axes.set_yticks(list(names), list(names.values()), linespacing=0.9)
     axes.tick_params(axis="y", length=0)
     axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {labels.format_difference_label(metric)}")
     axes.spines["left"].set_visible(False)
