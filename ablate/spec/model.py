@@ -54,7 +54,8 @@ class Spec(SpecPart):
 
     name: name in the ledger, reports and MLflow.
     title: heading in reports.
-    extends: files that this file is laid over, relative to it.
+    extends: files that this file is laid over, relative to it. `studies: {NAME: null}` leaves out a
+        study of these files.
     studies: the studies by name, in the order of the report.
     report: tables and figures.
     seeds: n for 0…n−1, or a list; a study may have its own.

@@ -123,7 +123,10 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Merge two specs deeply; a study of `top` replaces one of `base` that has another design."""
+    """Merge two specs deeply; a study of `top` replaces one of `base` that has another design.
+
+    A study of `base` that is null in `top` is left out.
+    """
     merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
     if isinstance(old, dict) and isinstance(new, dict):
@@ -133,6 +136,8 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
                 continue
             if study.get("design", previous.get("design")) != previous.get("design"):
                 merged["studies"] = {**merged["studies"], name: study}
+        left_out = {name for name in old if name in new and new[name] is None}
+        merged["studies"] = {n: s for n, s in merged["studies"].items() if n not in left_out}
     return merged
 
 

@@ -41,6 +41,10 @@ def test_extends_merges_and_names_the_file_at_fault(tmp_path: Path) -> None:
     loaded = read_spec(write(tmp_path / "more.yaml", more))
     assert loaded.spec.name == "more" and loaded.spec.seeds == 2
     assert loaded.spec.trial == {"training": {"epochs": 4}, "method": {"name": "ddml"}}
+    own = "{design: grid, grid: {optimizer.lr: [0.1]}}"
+    nulls = "".join(f"{name}: null, " for name in loaded.spec.studies)
+    less = f"extends: base.yaml\nname: x\nreport: {{}}\nstudies: {{{nulls} own: {own}}}\n"
+    assert list(read_spec(write(tmp_path / "less.yaml", less)).spec.studies) == ["own"]
     with pytest.raises(ConfigError, match=r"bad\.yaml line 3: sedes"):
         read_spec(write(tmp_path / "bad.yaml", "extends: base.yaml\nname: x\nsedes: 1\n"))
 
