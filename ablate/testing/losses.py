@@ -79,14 +79,14 @@ def check_direction(loss: Component) -> None:
     recorded = []
 
     def record_inputs(_: Any, args: tuple[Tensor, Pairs]) -> None:
-        args[0].retain_grad()
         recorded.append(args)
 
     method.loss.register_forward_pre_hook(record_inputs)
     x = draw_embeddings().requires_grad_()
-    method.metric(x, build_labels(needs, B, C), streams.create_generator(0, "loss")).backward()
+    value = method.metric(x, build_labels(needs, B, C), streams.create_generator(0, "loss"))
     score, pairs = recorded[0]
-    is_right = (score.grad * pairs.pos).sum() <= 0 <= (score.grad * pairs.neg).sum()
+    (gradient,) = torch.autograd.grad(value, score)
+    is_right = (gradient * pairs.pos).sum() <= 0 <= (gradient * pairs.neg).sum()
     assert is_right, "closer positive pairs must lower the loss; a distance is −score"
 
 
