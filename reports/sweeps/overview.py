@@ -146,10 +146,13 @@ def _format_gain(verdict: Verdict) -> str:
 
 def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
     """Draw all differences with intervals (a forest plot) as SVG; ReportError if there are none."""
+    methods: dict[str, dict[str, None]] = {}  # table → methods in it
+    for line in lines:
+        methods.setdefault(line.comparison.table, {})[line.comparison.method] = None
     verdicts = [
         replace(
             line.verdict,
-            title=f"{line.comparison.method}, {line.comparison.setup}",
+            title=f"{', '.join(methods[line.comparison.table])}: {line.comparison.setup}",
             key=f"{line.comparison.sweep}: {line.comparison.table}",
             label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
         )
