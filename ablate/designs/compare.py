@@ -198,8 +198,10 @@ class Compare(StudyBase):
     def notes(self) -> list[str]:
         """Return the plan's line on the second rows, in which the method is on; [] without any."""
         others = [point.cell for point in self.all_points[len(self.combinations) :]]
-        rows = "; ".join(others[:5]) + f"; … ({len(others)} rows)" * (len(others) > 5)
-        return [f"these rows train only if the best cell has its method off: {rows}"][: len(others)]
+        if not others:
+            return []
+        rows = "; ".join(others[:5]) + (f"; … ({len(others)} rows)" if len(others) > 5 else "")
+        return [f"these rows train only if the best cell has its method off: {rows}"]
 
 
 def _format_place(factor: str, level: str) -> str:

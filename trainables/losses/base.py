@@ -167,6 +167,7 @@ class Loss(nn.Module):
     Random initial values come from torch's global generator, which the caller seeds.
 
     Attributes:
+        REQUIRED: names that a registered class must define.
         options: the loss's `Config`.
         geometry: how the score is computed in training.
         batch: what the loss needs from the sampler.

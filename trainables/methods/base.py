@@ -106,6 +106,7 @@ class Method(nn.Module):
     `streams.use_substream(name)`, so that the head starts alike in all methods.
 
     Attributes:
+        REQUIRED: names that a registered class must define.
         NEUTRAL: options with which the method equals the plain loss.
         MEASURES: names of what `measure` returns.
         classifies: whether its embeddings, compared with class weights, are a classifier's answer.
