@@ -1,4 +1,4 @@
-"""Every component has an example in its docstring, and the examples give what they show.
+"""Components of training and search have examples in their docstrings that give what they show.
 
 Examples use a few names without importing them: those of `NAMES`.
 """
@@ -18,8 +18,6 @@ from ablate.designs.search import Search
 from ablate.samplers.sampling import SAMPLERS
 from ablate.schedulers.base import SCHEDULERS, LearningCurve
 from ablate.testing.methods import build_seeded_method, draw_features
-from reports.kinds import OWN, load_kind
-from reports.recipe import Figure, Table
 from trainables.flows.flow import Flow
 from trainables.losses.base import LOSSES, make_pairs
 from trainables.methods.base import METHODS, Method, Progress
@@ -34,8 +32,7 @@ def list_term_weights(method: Method) -> dict[str, Any]:
 
 
 NAMES = {
-    **{"torch": torch, "make_pairs": make_pairs, "Figure": Figure, "Table": Table},
-    **{"Search": Search, "LearningCurve": LearningCurve},
+    **{"torch": torch, "make_pairs": make_pairs, "Search": Search, "LearningCurve": LearningCurve},
     **{"build_seeded_method": build_seeded_method, "list_term_weights": list_term_weights},
 }
 
@@ -44,9 +41,6 @@ def list_components() -> Iterator[Any]:
     yield Flow
     for registry in (LOSSES, METHODS, SAMPLERS, SCHEDULERS, DESIGNS):
         yield from (registry[name] for name in registry)
-    for group in ("tables", "figures"):
-        kinds = dict.fromkeys(load_kind(group, kind) for kind in OWN[group])
-        yield from (getattr(kind, "draw", kind) for kind in kinds)
 
 
 @pytest.mark.parametrize("component", [*list_components()], ids=lambda each: each.__name__)

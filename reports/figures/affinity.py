@@ -25,12 +25,7 @@ class AffinityOptions(models.ModelOptions):
 
 @models.register_model_figure(AffinityOptions, "classes that are alike")
 def affinity(views: models.Views, title: str) -> models.Picture:
-    """Draw a heatmap per model: cosines between class proxies, with similar classes side by side.
-
-    Example:
-        >>> Figure(kind="affinity", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw a heatmap per model: cosines between class proxies, similar classes side by side."""
     matrices = [np.asarray(view["cosines"]) for _, view in views.readings]
     # one scale for all panels, from the cosines off the diagonals
     cosines = np.concatenate([matrix[~np.eye(len(matrix), dtype=bool)] for matrix in matrices])

@@ -23,10 +23,6 @@ def class_sizes(views: models.Views, title: str) -> models.Picture:
     """Draw Recall@1 of each class over its number of images: a dot per class, a line per model.
 
     A line joins the means of up to three groups of classes, small classes first.
-
-    Example:
-        >>> Figure(kind="class_sizes", studies=("terms",)).metric
-        'val/map_at_r'
     """
     drawing, panel = plot.create_single_panel(title)
     split = views.options.split

@@ -42,12 +42,7 @@ class Point:
 
 @plot.figure(CostOptions)
 def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure:
-    """Draw one mark per cell at its mean cost and metric; a line joins the Pareto-optimal cells.
-
-    Example:
-        >>> Figure(kind="cost", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw one mark per cell at its mean cost and metric; a line joins the Pareto-optimal cells."""
     import pandas as pd
 
     metric, studies = recipe.metric, recipe.studies

@@ -39,11 +39,6 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     Levels are ranked in each block, a combination of the levels of all other coordinates. A block
     that lacks a level, because this combination is refused or its run is missing, is left out, and
     the caption names it; `options.without` leaves the level out instead.
-
-    Example:
-        >>> options = {"factor": "method"}
-        >>> Figure(kind="critical_difference", studies=("terms",), options=options).metric
-        'val/map_at_r'
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
     cells = frame.select_study(study)

@@ -24,12 +24,7 @@ class DistanceOptions(models.ModelOptions):
 
 @models.register_model_figure(DistanceOptions, "distances within and between classes")
 def distances(views: models.Views, title: str) -> models.Picture:
-    """Draw two histograms per model: distances between images of one class, and of two classes.
-
-    Example:
-        >>> Figure(kind="distances", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw two histograms per model: distances between images of one class, and of two classes."""
     count = len(views.readings)
     drawing = plot.create_canvas(plot.WIDTH, 0.7 + PANEL_HEIGHT * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()

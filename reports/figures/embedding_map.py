@@ -32,12 +32,7 @@ class MapOptions(models.ModelOptions):
 
 @models.register_model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: models.Views, title: str) -> models.Picture:
-    """Draw one point per image, with a colour and a marker for each class, and some pictures.
-
-    Example:
-        >>> Figure(kind="embedding_map", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw one point per image, with a colour and a marker for each class, and some pictures."""
     drawing, panel = plot.create_single_panel(title, plot.WIDTH)
     panel.set(xticks=[], yticks=[])
     model, view = views.readings[0]  # the figure shows one model

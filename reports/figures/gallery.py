@@ -31,10 +31,6 @@ def gallery(views: models.Views, title: str) -> models.Picture:
     """Draw one row per query: the query, then its nearest images; the hardest queries come last.
 
     Hits have a solid blue frame, misses a dashed orange one.
-
-    Example:
-        >>> Figure(kind="gallery", studies=("terms",)).metric
-        'val/map_at_r'
     """
     model, view = views.readings[0]  # the figure shows one model
     rows = view["rows"]

@@ -24,12 +24,7 @@ class GradCamOptions(models.ModelOptions):
 
 @models.register_model_figure(GradCamOptions, "where terms look", apart=True)
 def grad_cam(views: models.Views, title: str) -> models.Picture:
-    """Draw one column per image and one row per loss term, bright where pixels decrease the term.
-
-    Example:
-        >>> Figure(kind="grad_cam", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw one column per image and one row per term, bright where pixels decrease it."""
     model, view = views.readings[0]  # the figure shows one model
     terms, rows = view["terms"], view["rows"]
     board = models.PictureBoard(1 + len(terms), max(len(rows), 4), title)  # 4: no huge pictures

@@ -95,10 +95,6 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     """Draw a panel per pair of factors: one as the x axis, a line per level of the other factor.
 
     Lines that are not parallel show an interaction.
-
-    Example:
-        >>> Figure(kind="interactions", studies=("terms",), options={"top": 4}).metric
-        'val/map_at_r'
     """
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)

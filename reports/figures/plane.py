@@ -30,10 +30,6 @@ def plane(views: models.Views, title: str) -> models.Picture:
 
     A ring around the circle has in each direction the colour of the more probable class, paler if
     that class is less sure. Dots are images of both classes and, in grey, of an unseen class.
-
-    Example:
-        >>> Figure(kind="plane", studies=("terms",)).metric
-        'val/map_at_r'
     """
     level = 100 * views.readings[0][1]["options"]["level"]
     caption = (

@@ -24,10 +24,6 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
 
     Promotion trains the best cells of a source study again. A cell without a result before or after
     promotion is left out, and so is the cell with the method off, which was not promoted.
-
-    Example:
-        >>> Figure(kind="promotions", studies=("terms",)).metric
-        'val/map_at_r'
     """
     import pandas as pd
 

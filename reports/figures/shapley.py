@@ -16,12 +16,7 @@ class ShapleyOptions(plot.FigureOptions):
 
 @plot.figure(ShapleyOptions)
 def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
-    """Draw one bar per component: its Shapley value and 95 % interval, as in a table of effects.
-
-    Example:
-        >>> Figure(kind="shapley", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw one bar per component: its Shapley value and 95 % interval, as in a table of effects."""
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_study(study)
     factorial = fit_study(frame, cells, metric)

@@ -32,10 +32,6 @@ def single_step(views: models.Views, title: str) -> models.Picture:
     """Draw one panel per model: a line joins an image's embedding before and after one step.
 
     The first image, which is darkened, and the second, its positive, have colours and pictures.
-
-    Example:
-        >>> Figure(kind="single_step", studies=("terms",)).metric
-        'val/map_at_r'
     """
     first = views.readings[0][1]
     changes = [(model.cell, *view["distances"]) for model, view in views.readings]

@@ -49,10 +49,6 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     """Draw one panel per parameter of a search: each trial's mean over seeds against its value.
 
     Later proposals are darker. The panel of a conditional parameter has only trials that have it.
-
-    Example:
-        >>> Figure(kind="slices", studies=("terms",)).metric
-        'val/map_at_r'
     """
     import matplotlib as mpl
 

@@ -17,12 +17,7 @@ class SpectrumOptions(models.ModelOptions):
 
 @models.register_model_figure(SpectrumOptions, "singular values")
 def spectrum(views: models.Views, title: str) -> models.Picture:
-    """Draw one line per model: the singular values of its embeddings as shares of their sum.
-
-    Example:
-        >>> Figure(kind="spectrum", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw one line per model: the singular values of its embeddings as shares of their sum."""
     drawing, panel = plot.create_single_panel(title)
     spots = []
     for i, (model, view) in enumerate(views.readings):

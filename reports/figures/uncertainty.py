@@ -24,12 +24,7 @@ class UncertaintyOptions(models.ModelOptions):
 
 @models.register_model_figure(UncertaintyOptions, "uncertainty", apart=True)
 def uncertainty(views: models.Views, title: str) -> models.Picture:
-    """Draw histograms of uncertainty measures, and the images with extremes of the first measure.
-
-    Example:
-        >>> Figure(kind="uncertainty", studies=("terms",)).metric
-        'val/map_at_r'
-    """
+    """Draw histograms of uncertainty measures, and images with extremes of the first."""
     model, view = views.readings[0]  # the figure shows one model
     columns = max(len(view["low"]), len(view["high"]))
     board = models.PictureBoard(2, columns, title)

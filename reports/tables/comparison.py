@@ -36,12 +36,7 @@ LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 
 def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
-    """Return a table with a row per cell: its metrics, and differences to the baseline by seed.
-
-    Example:
-        >>> Table(kind="compare", study="terms", metrics=("test/map_at_r",)).digits
-        2
-    """
+    """Return a table with a row per cell: its metrics, and differences to the baseline by seed."""
     recipe = _put_primary_first(frame, recipe)
     groups: dict[str, DataFrame] = dict(iter(cells.groupby("cell", sort=False)))
     coords = {

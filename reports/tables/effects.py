@@ -33,10 +33,6 @@ def effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return a row per metric and term, which is a factor or an interaction of factors.
 
     A note names the terms that the design cannot tell apart.
-
-    Example:
-        >>> Table(kind="effects", study="terms", metrics=("test/map_at_r",)).digits
-        2
     """
     factorials = {m: fit_study(frame, cells, m, recipe.order) for m in recipe.metrics}
     with_shapley = factorials[recipe.metrics[0]].is_full

@@ -19,12 +19,7 @@ MEANINGS = {
 
 
 def importance(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
-    """Return a row per parameter of a search with its share of the importance.
-
-    Example:
-        >>> Table(kind="importance", study="terms", metrics=("test/map_at_r",)).digits
-        2
-    """
+    """Return a row per parameter of a search with its share of the importance."""
     metric = recipe.metrics[0]
     space = find_search_space(frame, recipe.study)
     trials = collect_trials(cells, metric).trials

@@ -93,10 +93,6 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     A row has the cell's rank, name and settings in the source study, and means with 95 % Student
     intervals: of the metric that ranked the cell there, and of the metrics after promotion. A note
     has Spearman's correlation of the two rankings. The study must have the design `promote`.
-
-    Example:
-        >>> Table(kind="promoted", study="terms", metrics=("test/map_at_r",)).digits
-        2
     """
     promotion = find_promotion(frame, recipe.study, "report")
     by, source = promotion.by, promotion.source

@@ -22,12 +22,7 @@ MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
 
 
 def searched(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
-    """Return a row for each of a search's best `top` configurations by the table's first metric.
-
-    Example:
-        >>> Table(kind="search", study="terms", metrics=("test/map_at_r",)).digits
-        2
-    """
+    """Return a row for each of a search's best `top` configurations by the table's first metric."""
     # searched parameters, in order
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
