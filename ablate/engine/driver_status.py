@@ -53,12 +53,14 @@ class StudyRow:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Format seconds as `1:02:03` (hours, minutes, seconds) or `4:05`; None as `?`."""
+    """Format seconds as `7 s`, `4 min 05 s` or `1 h 02 min`; None as `?`."""
     if seconds is None:
         return "?"
     minutes, seconds_left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds_left:02d}" if hours else f"{minutes}:{seconds_left:02d}"
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds_left:02d} s" if minutes else f"{seconds_left} s"
 
 
 def format_study_row(row: StudyRow) -> str:

@@ -208,7 +208,7 @@ class ProgressDisplay:
             self.print_line(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
 
     def format_headline(self) -> str:
-        """Summarize all studies: `3 of 4 slots in use, nodes: 2, left: about 12:30`."""
+        """Summarize all studies: `3 of 4 slots in use, nodes: 2, left: about 12 min 30 s`."""
         busy = len(list_running_trials(self.dispatch, self.parallel))
         etas = [row.eta for row in self._rows if row.eta is not None]
         all_known = len(etas) == len(self._rows)
