@@ -120,8 +120,8 @@ class Registry(Generic[T]):
             other = self._components.get(name)  # may be the same component, loaded before
             if other is not None and _find_origin(other) != _find_origin(component):
                 modules = f"{other.__module__} and {component.__module__}"
-                fault = f"{self.name}: {name!r} is registered twice, by {modules}"
-                raise ValueError(f"{fault}. Rename one of the two.")
+                fault = f"{name!r} is registered twice, by {modules}. Rename one of the two."
+                raise ConfigError(f"{self.name}.{name}", fault)
             # `REMOVED_HOOKS` of the base class maps removed hooks to their successors
             for hook, successor in getattr(component, "REMOVED_HOOKS", {}).items():
                 if hasattr(component, hook):
