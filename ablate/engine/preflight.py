@@ -24,6 +24,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState
 from ablate.values.terminal import print_text, show_progress
+from reports.tables.warnings import FEWEST_STEPS
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
@@ -39,7 +40,7 @@ from trainables.data.splits import Splits, count_split_classes, split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
-FEWEST_STEPS = 100  # of a trial, below which a plan warns, because optimisers have hardly begun
+FEWEST_CLASSES = 5  # that select epochs and settings, below which a plan warns
 FETCH = "`ablate backbones SPEC --fetch` downloads all that timm and torchvision offer."
 FETCHED = ("timm", "torchvision")  # values of `backbone.weights` that a run can download
 
@@ -215,11 +216,13 @@ def _warn_of_training(
     """
     images, batch, per_class = len(splits.train), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
-    if len(splits[splits.selection].classes) == 1:
+    if (count := len(splits[splits.selection].classes)) < FEWEST_CLASSES:
+        fault = f"images of {count} classes"
+        if count == 1:
+            fault = "images of a single class, where every neighbour is correct"
         yield (
-            "one class",
-            "the best epoch and settings are selected on images of a single class, where every "
-            "neighbour is correct. Raise data.split.validation.",
+            "few classes",
+            f"the best epoch and settings are selected on {fault}. Raise data.split.validation.",
         )
     if steps * epochs < FEWEST_STEPS:
         yield (

@@ -1,4 +1,4 @@
-"""Warn of searches that end at the edge of a range, and of training without effect."""
+"""Warn of training that is short or without effect, of untuned rows, and of narrow ranges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from reports.frame import LARGEST_RATIO, Frame
 from reports.tables.cells import collect_trials
 from reports.tables.labels import format_level, is_lower_better, is_share
 
+FEWEST_STEPS = 100  # of a trial, because optimisers have hardly begun
 LEAST_MOVEMENT = 0.005  # of a share: half a point; of other metrics this part of their mean size
 LEAST_EPOCHS = 3  # for a curve to show whether it moves
 MOST_CURVES = 60  # of a study that are read, evenly spaced
@@ -20,10 +21,12 @@ OVERWHELMING = 1000.0  # times the metric term's gradient; trials warn of it in 
 
 
 def find_warnings(frame: Frame) -> list[str]:
-    """Return warnings of studies without progress, of narrow ranges, and of large gradients."""
+    """Return the warnings of this module, study by study."""
     lines = []
     for study in frame.study_order:
         metric, _ = frame.get_objective(study)
+        lines += _warn_of_short_training(frame, study)
+        lines += _warn_of_untuned_rows(frame, study)
         lines += _warn_of_stationary_curves(frame, study, metric)
         lines += _warn_of_narrow_ranges(frame, study, metric)
         lines += _warn_of_large_gradients(frame, study)
@@ -72,6 +75,34 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
     if not is_share_axis and from_high[0] <= EDGE and min(from_high[1:3]) <= NEAR:
         return "high"
     return None
+
+
+def _warn_of_short_training(frame: Frame, study: str) -> list[str]:
+    """Return a warning if each finished trial of a study had fewer than 100 steps."""
+    cells = frame.cells[frame.cells["study"] == study]
+    steps = [int(count) for count in cells["steps"].dropna()] if "steps" in cells else []
+    if not steps or (most := max(steps)) >= FEWEST_STEPS:
+        return []
+    return [
+        f"{study}: {most} steps are too few to show what a setting does. Raise training.epochs, or "
+        "lower training.batch_size."
+    ]
+
+
+def _warn_of_untuned_rows(frame: Frame, study: str) -> list[str]:
+    """Return a warning if rows with several losses or methods have settings that no study tuned."""
+    budgets = frame.get_plan_note("tuning", study) or {}
+    is_published = frame.get_declared_study(study).get("tuning") == "as_published"
+    if any(budgets.values()) or not budgets or is_published:
+        return []
+    runs = set(frame.cells["run_id"][frame.cells["study"] == study])
+    settings = frame.trials["params"][frame.trials["run_id"].isin(runs)]
+    if len({(each.get("method.name"), each.get("loss.name")) for each in settings}) < 2:
+        return []
+    return [
+        f"{study}: no study tuned these rows, so a difference may come from settings that suit one "
+        "row better. Centre each row on a search of its own (`around`)."
+    ]
 
 
 def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[str]:

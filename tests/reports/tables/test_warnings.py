@@ -101,3 +101,28 @@ def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_
     (line,) = find_warnings(frame)
     assert line.startswith("s: the gradient of the term nir was at least a thousand times")
     assert "in 1 of 2 trials (at most 1.5e+14 times)" in line
+
+
+def compare(**options: Any) -> list[str]:
+    """Warnings of a comparison of two losses whose trials had 99 and 80 steps."""
+    losses = [{"loss": "a"}, {"loss": "b"}]
+    frame = made.frame("compare", losses, lambda at, seed: 0.5, seeds=1, **options)
+    frame.cells["steps"], frame.load_curves = [99.0, 80.0], _no_curves  # type: ignore[method-assign]
+    frame.trials["params"] = [{"loss.name": row["loss"]} for row in losses]
+    return find_warnings(frame)
+
+
+def _no_curves(metric: str, runs: Any) -> pd.DataFrame:
+    return pd.DataFrame([], columns=["run_id", "epoch", "value"])
+
+
+def test_short_trainings_and_rows_that_no_study_tuned() -> None:
+    zero = {"loss=a": 0, "loss=b": 0}
+    short, untuned = compare(tuning=zero)
+    assert short.startswith("s: 99 steps are too few") and "no study tuned these rows" in untuned
+    for options in (
+        {"tuning": {"loss=a": 0, "loss=b": 8}},  # the note on budgets says it
+        {"tuning": zero, "study": {"tuning": "as_published"}},
+        {},  # a store of before tells no budget
+    ):
+        assert compare(**options) == [short]
