@@ -7,11 +7,14 @@ import argparse
 import math
 import re
 import shlex
+from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import jinja2
 import yaml
+from PIL import Image
 
 from ablate.cli.locate import check_new_file, explain_write_errors
 from ablate.plan.checks import build_checked_plan
@@ -25,8 +28,11 @@ from ablate.values.errors import check_known, suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
-from trainables.data.dataset import DATASETS, count_classes, resolve_data_config
-from trainables.data.splits import count_split_classes
+from trainables.config.images import DataConfig
+from trainables.data.dataset import DATASETS, resolve_data_config
+from trainables.data.sampler import count_steps_per_epoch
+from trainables.data.sets.folder import Folder
+from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.machine.cache_folder import locate_default_cache
@@ -37,6 +43,8 @@ from trainables.methods.base import METHODS
 FOLDER = Path(__file__).parent
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, if the data set has that many classes
+EPOCHS, STEPS = 10, 300  # of a training, at least
+LARGEST, SIDE = 128, 32  # pixels of the images that train, and what their number is a multiple of
 PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
 # method → `given` (options that are not its defaults) and `terms` (what switches each term off)
 TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
@@ -85,10 +93,14 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         raise ConfigError("--goal", f"{goal} needs {expected}, not {method}. Give --method.")
     # a batch has as many classes as the training split, at most BATCH_CLASSES
     data = _describe_data(args.data)
-    config, classes = resolve_data_config(data), BATCH_CLASSES
-    if (count := count_classes(config, locate_default_cache())) is not None:
-        classes = min(classes, count_split_classes(count, config.split)[0])  # 0: train
+    config, classes, epochs = resolve_data_config(data), BATCH_CLASSES, EPOCHS
     per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
+    rows = DATASETS[config.name].without_pixels(config, locate_default_cache())
+    if rows is not None:
+        train = split_dataset(rows, config.split, "").train
+        classes = min(classes, len(train.classes))
+        steps = count_steps_per_epoch(len(train), classes * per_class)
+        epochs = max(epochs, math.ceil(STEPS / steps))
     # take the method's own axes, but no deeper paths, which set the size of its networks
     all_axes = list_section_axes("method", {"method": {"name": method}})
     axes = {path: axis for path, axis in all_axes.items() if path.count(".") == 1}
@@ -114,7 +126,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         file=shlex.quote(str(path)),
         headline=headline,
         weights=_choose_weights(args.backbone),
-        data_section=_to_flow_yaml(data | {"image_size": 128}),
+        data_section=_to_flow_yaml(data | {"image_size": _choose_image_size(config)}),
         method_section=_to_flow_yaml({"name": method} | options),
         mixes=options.get("mixing") == "feature_mixup",
         space={path: _to_flow_yaml(axis) for path, axis in axes.items()},
@@ -125,6 +137,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         },
         neutral=bool(get_neutral_options(method)),
         batch=classes * per_class,
+        epochs=epochs,
         per_class=per_class,
     )
     return text
@@ -139,6 +152,17 @@ def _describe_data(name: str) -> dict[str, str]:
         fault = f"{name!r} is neither a folder nor a known data set"
         raise ConfigError("--data", f"{fault}. {suggest_nearest(name, names)}")
     return {"name": name}
+
+
+def _choose_image_size(config: DataConfig) -> int:
+    """Return 128 pixels, or less if the first images of a folder have a smaller short side."""
+    if config.name != "folder":
+        return LARGEST
+    sides = []
+    for row in Folder.read_listing(config).index.rows[:100]:
+        with suppress(OSError), Image.open(Folder.locate_root(config) / row.path) as image:
+            sides.append(min(image.size))  # of the header; a run refuses what cannot be decoded
+    return min(LARGEST, max(SIDE, int(median(sides or [LARGEST])) // SIDE * SIDE))
 
 
 def _choose_weights(backbone: str) -> str:
