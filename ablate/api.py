@@ -122,7 +122,8 @@ def prepare(
     Args:
         leaves: whether the trials will run on other machines, so that local cores and GPUs are not
             checked.
-        runs: whether the plan will run; if not, no cluster needs to be reachable.
+        runs: whether the plan will run; if not, no cluster needs to be reachable, and published
+            data sets need not be on this machine.
 
     Raises:
         ConfigError: the spec, the data or the machine has a fault.
@@ -153,7 +154,7 @@ def prepare(
     uses_default_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(cache), show_progress():
-        plan = build_checked_plan(loaded, options, fingerprint, cache)
+        plan = build_checked_plan(loaded, options, fingerprint, cache, needs_data=runs)
     # record what a report cannot find out: the order of studies, and metrics of other packages
     study_order, foreign_metrics = list(plan.spec.studies), {}
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
@@ -169,7 +170,7 @@ def prepare(
         live_report=options.report and options.track,
         replay=options.store.format_command("ledger replay"),
         trackers=tuple(build_trackers(options.trackers, options.folder)),
-        reads_data=uses_default_runner,
+        reads_data=uses_default_runner and not plan.absent_data,
         **{option.name: getattr(options, option.name) for option in fields(RunOptions)},
         provenance={**collect_provenance(), "study_order": study_order, "metrics": foreign_metrics},
     )

@@ -22,7 +22,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
             "is missing; `check NAME` reads and hashes every image again."
         ),
     )
-    command.add_argument("name", nargs="?", help="For `check`: a data set, or give --data-root.")
+    command.add_argument(
+        "name", nargs="?", help="For `check`: a data set, or a folder of class folders."
+    )
     text = "For `check`: the folder of the data set."
     command.add_argument("--data-root", metavar="DIR", help=text)
     add_allow_partial(command)

@@ -20,7 +20,12 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.decode import Picture, decode_picture, map_ahead
-from trainables.data.files.data_set_markers import Count, list_data_folders, locate_root
+from trainables.data.files.data_set_markers import (
+    Count,
+    DataMissing,
+    list_data_folders,
+    locate_root,
+)
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
 from trainables.data.splits import split_dataset
@@ -54,8 +59,7 @@ def _describe_data_set(name: str) -> Iterator[str]:
         listing = _read_listing(DATASETS[name], config)
     except ConfigError as error:
         text = error.message
-        is_absent = error.path == "data.root" and text.startswith("no folder is given")
-        if about and is_absent:
+        if about and isinstance(error, DataMissing):
             text = f"the data set is not here; it is offered at {about.offered}"
         yield f"{title}: {text}"
         return
@@ -93,10 +97,12 @@ def check_data_set(args: argparse.Namespace) -> int:
     Returns:
         1 if an image is bad, or images are missing without `--allow-partial`; else 0.
     """
-    name = args.name or ("folder" if args.data_root else "")
+    name, root = args.name or ("folder" if args.data_root else ""), args.data_root
+    if name not in DATASETS and root is None and Path(name or "-").is_dir():
+        name, root = "folder", name
     if name not in DATASETS:
         raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
-    values = {"name": name, "root": args.data_root, "allow_partial": True}
+    values = {"name": name, "root": root, "allow_partial": True}
     config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
     start = time.monotonic()
     decode_faults: list[str] = []

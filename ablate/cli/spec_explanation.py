@@ -35,7 +35,7 @@ def explain_plan(plan: Plan, preview: Preview) -> str:
         "Who sees which classes": _describe_classes(plan, preview.classes),
         "What the result will tell": _describe_power(plan, preview.precision),
         "What it takes": map(_to_sentence, preview.work),
-        "What to mind": iter(preview.notes or ["Nothing."]),
+        "What to mind": (note.removeprefix("warning: ") for note in preview.notes or ["Nothing."]),
     }
     lines = [f"{plan.spec.name}: {plan.spec.title or 'a sweep'}", TERMS]
     for heading, texts in sections.items():

@@ -77,6 +77,11 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
     with preview_progression(plan, settings) as progression:
         # check the inputs
         notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
+        notes += [
+            f"warning: {name} is not on this machine, so the plan knows neither its images nor the "
+            f"ids of trials: {fault}"
+            for name, fault in plan.absent_data.items()
+        ]
         trainings, classes = dict[str, str](), dict[str, str]()
         if settings.reads_data:
             check_classes(plan, progression, cache)

@@ -22,6 +22,7 @@ from ablate.values.paths import find_at, has_path, is_path_within
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
+from trainables.data.files.data_set_markers import DataMissing
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.metrics import ALL, needs_embeddings_alone
@@ -30,7 +31,12 @@ from trainables.trial import TrialConfig
 
 
 def build_checked_plan(
-    loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
+    loaded: LoadedSpec,
+    overrides: Overrides,
+    fingerprint: Fingerprint,
+    cache: Path,
+    *,
+    needs_data: bool = True,
 ) -> Plan:
     """Build a plan, and check that its trials can run.
 
@@ -42,12 +48,14 @@ def build_checked_plan(
         overrides: options of the command line.
         fingerprint: computes the fingerprint of a data set (`trainables.data.dataset.fingerprint`).
         cache: folder of decoded data.
+        needs_data: whether an absent published data set is an error; else its name stands for its
+            content.
 
     Raises:
         ConfigError: the spec has a fault; the message names its place.
     """
     plan = Plan(loaded, overrides, fingerprint, cache)
-    checker = _Checker(plan)
+    checker = _Checker(plan, needs_data)
     for name in loaded.order:
         checker.check_study(name)
     checker.check_report()
@@ -59,7 +67,8 @@ def build_checked_plan(
 class _Checker:
     """Check every layer, search space, grid and component of a plan."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, needs_data: bool) -> None:
+        self.needs_data = needs_data
         self.plan, self.spec, self.source = plan, plan.spec, plan.loaded.source
         self.locate = self.source.locate
         self.tasks: dict[str, Task] = {}
@@ -246,7 +255,10 @@ class _Checker:
             self.plan.get_fingerprint(config)
         except ConfigError as fault:
             if name in self.plan.order:  # data of unselected studies may be absent
-                raise self._relocate_data_fault(fault, layers) from None
+                if self.needs_data or not isinstance(fault, DataMissing):
+                    raise self._relocate_data_fault(fault, layers) from None
+                self.plan.absent_data[config.data.name] = fault.message
+                self.plan.fingerprints[config.data.images] = config.data.name
         network = (config.backbone.base, config.data.image_size)
         if network not in self.networks:
             try:

@@ -99,6 +99,7 @@ class Plan:
         top: the layer over all of them.
         sweep_id: set by `set_sweep_id` after all checks.
         fingerprints: of the data sets seen so far.
+        absent_data: data set that is not on this machine → where it was sought (no run has any).
         other_regimes: comparison → cell → how its row is named if its values were chosen in another
             regime.
         warm_trials: search → trials of earlier sweeps that it starts from.
@@ -127,6 +128,7 @@ class Plan:
         self.other_regimes: dict[str, dict[str, str]] = {}
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
+        self.absent_data: dict[str, str] = {}
         self._sections: dict[str, Any] = {}  # JSON of a section → the object that cells share
         self.base = Stack([Layer("trial", self.spec.trial), *self._build_dataset_layers()])
 

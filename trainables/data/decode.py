@@ -75,8 +75,9 @@ def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
         # Pillow's plugins raise errors of many types: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "it has none of the known formats" if unknown else error
-        message = f"the image cannot be read ({reason}). Replace or remove the file. The known"
-        raise ConfigError(str(path), f"{message} formats are {', '.join(FORMATS)}.") from error
+        message = f"the image cannot be read ({reason}). Replace or remove the file; `ablate data"
+        message += f" check` lists all such files. The known formats are {', '.join(FORMATS)}."
+        raise ConfigError(str(path), message) from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 

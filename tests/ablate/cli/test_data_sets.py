@@ -14,6 +14,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
+from tests.trainables import core_trials
 from tests.trainables.data import trees
 from trainables.data.dataset import fingerprint
 
@@ -117,6 +118,27 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
             in out
         )
     assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
+
+
+def test_check_takes_a_folder_as_its_name(tmp_path: Path, capsys: Said) -> None:
+    folder = core_trials.draw(tmp_path / "mine")
+    assert main(["data", "check", str(folder)]) == 0
+    assert f"folder: {folder}" in capsys.readouterr().out
+    for name in ("1", "2"):
+        (folder / f"empty{name}").mkdir()
+    assert main(["data", "check", str(folder)]) == 2
+    assert "empty1, empty2 of " in capsys.readouterr().err, "all of them at once"
+
+
+def test_a_plan_needs_no_published_data_set_and_a_run_does(capsys: Said) -> None:
+    words = ["papers/ddml", "--study", "table2_cars_resnet50", "--device", "cpu"]
+    assert main(["plan", *words]) == 0
+    said = capsys.readouterr().out
+    assert "table2_cars_resnet50: compare, " in said
+    assert "warning: cars196 is not on this machine" in said and "cars/car_dataset.html" in said
+    assert "sop is not on" not in said, "a study that is not selected needs none"
+    assert main(["run", *words]) == 2
+    assert "no folder is given, and no folder cars196" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,10 @@ class About:
         return differences
 
 
+class DataMissing(ConfigError):
+    """A published data set is not on this machine."""
+
+
 def join_names(names: Sequence[str]) -> str:
     """Return the first names, and dots if there are more."""
     return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
@@ -108,7 +112,7 @@ def locate_root(config: DataConfig, about: About) -> Path:
         root = _find_usual_folder(folders, about)
         if root is None:
             where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
-            raise ConfigError(
+            raise DataMissing(
                 "data.root",
                 f"no folder is given, and no folder {join_names(about.folders)} is found {where}. "
                 f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to "

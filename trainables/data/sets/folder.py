@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Row
-from trainables.data.files.data_set_markers import resolve_data_root
+from trainables.data.files.data_set_markers import join_names, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
 
@@ -81,13 +81,11 @@ def _list_images(root: Path) -> list[Path]:
     if len(classes) < 2:
         fault = f"{root} has {len(classes)} class folders, and at least 2 are needed"
         raise ConfigError("data.root", f"{fault}. Give a folder that has a folder for each class.")
-    files: list[Path] = []
-    for folder in classes:
-        images = [Path(file).relative_to(root) for file in iterate_images(folder)]
-        if not images:
-            fault = f"the folder has no file that ends in {' '.join(SUFFIXES)}"
-            raise ConfigError(str(folder), f"{fault}. Add images, or remove the folder.")
-        files += images
+    images = {folder: [*iterate_images(folder)] for folder in classes}
+    if empty := [folder.name for folder in classes if not images[folder]]:
+        fault = f"{join_names(empty)} of {root} have no file that ends in {' '.join(SUFFIXES)}"
+        raise ConfigError("data.root", f"{fault}. Add images, or remove these folders.")
+    files = [Path(file).relative_to(root) for group in images.values() for file in group]
     # Sort by parts of paths, so that files of a class are together whatever its name is.
     return sorted(files, key=lambda file: file.parts)
 
