@@ -39,7 +39,8 @@ NAMES = {
 
 def list_components() -> Iterator[Any]:
     yield Flow
-    for registry in (LOSSES, METHODS, SAMPLERS, SCHEDULERS, DESIGNS):
+    yield from (SAMPLERS["tpe"], SAMPLERS["optuna"])  # the others are used in the same way
+    for registry in (LOSSES, METHODS, SCHEDULERS, DESIGNS):
         yield from (registry[name] for name in registry)
 
 

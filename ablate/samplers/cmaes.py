@@ -24,12 +24,6 @@ class CmaEs(Sampler):
 
     References:
         Hansen, "The CMA evolution strategy: a tutorial", https://arxiv.org/abs/1604.00772.
-
-    Example:
-        >>> axes = {"method.alpha": {"low": 0, "high": 1}, "method.beta": {"low": 0, "high": 1}}
-        >>> study = Search(design="search", sampler="cmaes", trials=8, space=axes)
-        >>> sorted(CmaEs(study, key="tune").propose([]))
-        ['method.alpha', 'method.beta']
     """
 
     generations: ClassVar[bool] = True

@@ -163,14 +163,6 @@ class Independent(ByOptuna):
 
     References:
         Bergstra and Bengio, "Random search for hyper-parameter optimization", JMLR 13 (2012).
-
-    Example:
-        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
-        >>> study = Search(design="search", sampler="random", trials=8,
-        ...     space={"optimizer.lr": axis})
-        >>> proposal = Independent(study, key="tune").propose([])
-        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
-        True
     """
 
     history: ClassVar[bool] = False
@@ -186,13 +178,6 @@ class GaussianProcess(ByOptuna):
     """Sample by a Gaussian process over all axes, from Optuna.
 
     Inactive axes are set to their middle, and a failure counts as the worst value so far.
-
-    Example:
-        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
-        >>> study = Search(design="search", sampler="gp", trials=8, space={"optimizer.lr": axis})
-        >>> proposal = GaussianProcess(study, key="tune").propose([])
-        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
-        True
     """
 
     whole: ClassVar[bool] = True
@@ -229,14 +214,6 @@ class Nsga2(ByOptuna):
     References:
         Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE
         Transactions on Evolutionary Computation 6 (2002).
-
-    Example:
-        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
-        >>> study = Search(design="search", sampler="nsga2", trials=8,
-        ...     space={"optimizer.lr": axis}, population=4)
-        >>> proposal = Nsga2(study, key="tune").propose([])
-        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
-        True
     """
 
     generations: ClassVar[bool] = True

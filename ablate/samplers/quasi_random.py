@@ -18,14 +18,6 @@ class QuasiRandom(Sampler):
 
     References:
         Owen, "Scrambling Sobol' and Niederreiter–Xing points", Journal of Complexity 14 (1998).
-
-    Example:
-        >>> axis = {"low": 1e-4, "high": 1e-2, "log": True}
-        >>> study = Search(design="search", sampler="quasi_random", trials=8,
-        ...     space={"optimizer.lr": axis})
-        >>> proposal = QuasiRandom(study, key="tune").propose([])
-        >>> 1e-4 <= proposal["optimizer.lr"] <= 1e-2
-        True
     """
 
     uses_priors: ClassVar[bool] = True
