@@ -1,6 +1,7 @@
 """Explain a spec in plain sentences, by the facts that `ablate plan` finds."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from ablate.designs.compare import Compare
 from ablate.engine.work_estimate import Preview
@@ -27,6 +28,15 @@ PARTS = {"method": "method.name", "loss": "loss.name", "data": "data.name"}
 PARTS |= {"backbone": "backbone.name", "mode": "backbone.mode"}
 SPLITS = {"val": "Validation", "test": "Test"}
 
+Levels = Mapping[str, Mapping[str, str]]  # study of a template → factor → level
+
+
+class _Sentence(NamedTuple):
+    """A sentence on a study: its frame, with {} where the item stands, and the item."""
+
+    frame: str
+    item: str
+
 
 def explain_plan(plan: Plan, preview: Preview) -> str:
     """Say what a plan trains and compares, who sees which classes, and what it will tell."""
@@ -50,8 +60,7 @@ def _to_sentence(text: str) -> str:
 
 def _describe_studies(plan: Plan) -> Iterator[str]:
     """Yield what each study, or each of a template, does, on what it builds and what it trains."""
-    defaults = flatten_paths(TrialConfig().model_dump(mode="json"))
-    groups = dict[str, dict[str, dict[str, str]]]()  # template → its studies → factor → level
+    groups = dict[str, dict[str, dict[str, str]]]()  # template → its studies → their levels
     for name in (name for name in plan.order if name not in plan.copies):
         template, levels = plan.loaded.origins.get(name, (name, {}))
         groups.setdefault(template, {})[name] = levels
@@ -59,44 +68,57 @@ def _describe_studies(plan: Plan) -> Iterator[str]:
         (name, levels), *others = studies.items()
         every = {key: dict.fromkeys(own[key] for own in studies.values()) for key in levels}
         title = f"`{template}` ({len(studies)} studies: {'; '.join(_list_levels(every))}): each"
-        title = title if others else f"`{name}`"
-        texts = dict[str, dict[str, list[str]]]()  # text → item → the studies that have it
-        for name, levels in studies.items():
-            for text, item in _list_sentences(plan, name, levels if others else {}):
-                texts.setdefault(text, {}).setdefault(item, []).append(name)
-        first, *notes = (
-            text.replace("{}", ", ".join(i + _name_levels(n, studies) for i, n in items.items()))
-            for text, items in texts.items()
-        )
-        configs = [
-            defaults | flatten_paths(plan.build_layers(name, point, plan.find_example(name)).merged)
-            for name in studies
-            for point in plan.spec.studies[name].all_points[:MAX_EXAMINED] or (None,)
-        ]
-        trained = ", ".join(
-            f"{label} {' or '.join(dict.fromkeys(str(config[path]) for config in configs))}"
-            for label, path in PARTS.items()
-        )
-        yield " ".join(map(_to_sentence, [f"{title} {first}", *notes, f"trained are {trained}"]))
+        action, *notes = _merge_sentences(plan, studies if others else {name: {}})
+        action = f"{title if others else f'`{name}`'} {action}"
+        trained = f"trained are {_list_trained(plan, studies)}"
+        yield " ".join(map(_to_sentence, [action, *notes, trained]))
     if plan.copies:
         yield f"All this is done {plan.spec.searches} times, with other seeds of the searches."
 
 
-def _name_levels(names: Sequence[str], studies: Mapping[str, Mapping[str, str]]) -> str:
+def _merge_sentences(plan: Plan, studies: Levels) -> list[str]:
+    """Return the sentences on studies; those with one frame are merged and list all items."""
+    items = dict[str, dict[str, list[str]]]()  # frame → item → the studies that have it
+    for name, levels in studies.items():
+        for sentence in _list_sentences(plan, name, levels):
+            items.setdefault(sentence.frame, {}).setdefault(sentence.item, []).append(name)
+    return [
+        frame.replace("{}", ", ".join(f"{i}{_name_levels(n, studies)}" for i, n in own.items()))
+        for frame, own in items.items()
+    ]
+
+
+def _list_trained(plan: Plan, studies: Iterable[str]) -> str:
+    """Return the methods, losses, data sets and backbones that the cells of studies have."""
+    defaults = flatten_paths(TrialConfig().model_dump(mode="json"))
+    configs = [
+        defaults | flatten_paths(plan.build_layers(name, point, plan.find_example(name)).merged)
+        for name in studies
+        for point in plan.spec.studies[name].all_points[:MAX_EXAMINED] or (None,)
+    ]
+    return ", ".join(
+        f"{label} {' or '.join(dict.fromkeys(str(config[path]) for config in configs))}"
+        for label, path in PARTS.items()
+    )
+
+
+def _name_levels(names: Sequence[str], studies: Levels) -> str:
     """Return a note on the levels, or names, of these studies; "" if they are all studies."""
+    if len(names) == len(studies):
+        return ""
     for factor in studies[names[0]]:
         own = dict.fromkeys(studies[name][factor] for name in names)
         if len(names) == sum(levels[factor] in own for levels in studies.values()):
-            return f" ({factor} {', '.join(own)})" * (len(names) < len(studies))
-    return f" ({shorten_list(names)})" * (len(names) < len(studies))
+            return f" ({factor} {', '.join(own)})"
+    return f" ({shorten_list(names)})"
 
 
 def _list_levels(levels: Mapping[str, Iterable[str]]) -> list[str]:
     return [f"{factor} {', '.join(names)}" for factor, names in levels.items()]
 
 
-def _list_sentences(plan: Plan, name: str, levels: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield texts on a study, and what {} stands for; base names have `levels` in braces."""
+def _list_sentences(plan: Plan, name: str, levels: Mapping[str, str]) -> Iterator[_Sentence]:
+    """Yield the sentences on a study; the levels that it shares with its bases are in braces."""
     study, seeds, folds = plan.spec.studies[name], plan.list_seeds(name), plan.list_folds(name)
     source, off, sampled = study.find_source_cell(), study.find_baseline(), study.sampling()
     bases, notes = study.find_base_studies(), list_study_notes(plan, name)
@@ -105,27 +127,30 @@ def _list_sentences(plan: Plan, name: str, levels: Mapping[str, str]) -> Iterato
         for factor in (key for key, level in own.items() if level != levels.get(key)):
             bases[base] = bases[base].replace(f"{{{factor}}}", own[factor])
     if sampled is not None:
-        text = f"searches {{}} by the sampler {get_sampler_name(sampled)}"
-        yield from ((text, path) for path in study.paths)
+        frame = f"searches {{}} by the sampler {get_sampler_name(sampled)}"
+        yield from (_Sentence(frame, path) for path in study.paths)
         goals = [f"{goal.metric} ({goal.direction})" for goal in plan.list_objectives(name)]
         notes.append(f"its best cell is chosen by {', then '.join(goals)}")
     elif source is not None:
-        text = notes.pop(0).replace(source.best_of, "{}")
-        yield f"trains again {text}", bases.pop(source.best_of)
+        frame = notes.pop(0).replace(source.best_of, "{}")
+        yield _Sentence(f"trains again {frame}", bases.pop(source.best_of))
     elif isinstance(study, Compare):
-        yield "compares {}", "; ".join([*study.variants, *_list_levels(study.cross)])
+        rows = "; ".join([*study.variants, *_list_levels(study.cross)])
+        yield _Sentence("compares {}", rows)
     else:
-        what = "; ".join(getattr(study, "components", study.paths))
-        yield PURPOSES.get(study.design, "combines values of {}"), what
-    yield from ((f"{note}{{}}", "") for note in notes)
+        frame = PURPOSES.get(study.design, "combines values of {}")
+        yield _Sentence(frame, "; ".join(getattr(study, "components", study.paths)))
+    yield from (_Sentence(f"{note}{{}}", "") for note in notes)
     if off is not None:
-        yield "one cell has the method off, at the best of {}", bases.pop(off.best_of, off.best_of)
+        best = bases.pop(off.best_of, off.best_of)
+        yield _Sentence("one cell has the method off, at the best of {}", best)
     if bases:
-        yield "cells start from the best cell of {}", shorten_list([*bases.values()])
+        best = shorten_list([*bases.values()])
+        yield _Sentence("cells start from the best cell of {}", best)
     runs = f"{len(seeds)} seed{'s' * (len(seeds) > 1)} ({shorten_list([*map(str, seeds)])})"
     kind = "folds" if study.splits is None else "splits"
     runs += f" on each of {len(folds)} {kind} of the classes" if len(folds) > 1 else ""
-    yield f"it has {{}}, each with {runs}", f"{study.size} cells"
+    yield _Sentence(f"it has {{}}, each with {runs}", f"{study.size} cells")
 
 
 def _describe_classes(plan: Plan, classes: dict[str, str]) -> Iterator[str]:
