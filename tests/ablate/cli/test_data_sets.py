@@ -127,7 +127,7 @@ def test_check_takes_a_folder_as_its_name(tmp_path: Path, capsys: Said) -> None:
     for name in ("1", "2"):
         (folder / f"empty{name}").mkdir()
     assert main(["data", "check", str(folder)]) == 2
-    assert "empty1, empty2 of " in capsys.readouterr().err, "all of them at once"
+    assert "empty1, empty2. Add images" in capsys.readouterr().err, "all of them at once"
 
 
 def test_a_plan_needs_no_published_data_set_and_a_run_does(capsys: Said) -> None:

@@ -83,8 +83,9 @@ def _list_images(root: Path) -> list[Path]:
         raise ConfigError("data.root", f"{fault}. Give a folder that has a folder for each class.")
     images = {folder: [*iterate_images(folder)] for folder in classes}
     if empty := [folder.name for folder in classes if not images[folder]]:
-        fault = f"{join_names(empty)} of {root} have no file that ends in {' '.join(SUFFIXES)}"
-        raise ConfigError("data.root", f"{fault}. Add images, or remove these folders.")
+        fault = f"{root} has class folders without a file that ends in {' '.join(SUFFIXES)}"
+        names = f"{join_names(empty)}. Add images, or remove these folders."
+        raise ConfigError("data.root", f"{fault}: {names}")
     files = [Path(file).relative_to(root) for group in images.values() for file in group]
     # Sort by parts of paths, so that files of a class are together whatever its name is.
     return sorted(files, key=lambda file: file.parts)
