@@ -23,7 +23,7 @@ from importlib.metadata import entry_points
 from operator import or_
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -132,6 +132,12 @@ class Registry(Generic[T]):
                 if not hasattr(component, attribute):
                     fault = f"{self.name}.{name} lacks {attribute}. Add {attribute} to the class."
                     raise ConfigError(".".join(_find_origin(component)), fault)
+            fields = getattr(getattr(component, "Config", None), "model_fields", {})
+            names = get_args(fields["name"].annotation) if "name" in fields else ()
+            if names and name not in names:
+                fault = f"{self.name}.{name} has a Config whose `name` is {names[0]!r}"
+                remedy = f'Write `name: Literal["{name}"] = "{name}"`.'
+                raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
             self._components[name] = component
             return component
 

@@ -185,6 +185,11 @@ def test_an_incomplete_method_is_refused(attribute: str) -> None:
         METHODS.register("mine")(type("Mine", (Method,), given))
 
 
+def test_a_config_of_another_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="`name` is 'plain'.* Write `name: Literal"):
+        METHODS.register("mine")(type("Mine", (Plain,), {}))
+
+
 @pytest.mark.parametrize(("role", "words"), [(None, "lacks loss"), ("prox", "'prox'")])
 def test_parameters_that_would_not_train_are_refused_in_the_plan(
     monkeypatch: pytest.MonkeyPatch, role: Any, words: str
