@@ -186,7 +186,7 @@ def test_an_incomplete_method_is_refused(attribute: str) -> None:
 
 
 def test_a_config_of_another_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="`name` is 'plain'.* Write `name: Literal"):
+    with pytest.raises(ConfigError, match=r"`name` is 'plain'.* Write `name: Literal"):
         METHODS.register("mine")(type("Mine", (Plain,), {}))
 
 
