@@ -81,7 +81,7 @@ def test_folders_that_hold_no_classes(tmp_path: Path) -> None:
         message = fail(lambda root=root: fingerprint(config(root), tmp_path))
         assert message.startswith("data.root: ") and str(root or "--data-root") in message
     (tmp_path / "one" / "empty").mkdir()
-    assert "one/empty: " in fail(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
+    assert ": empty. Add images" in fail(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
 
 
 def test_folders_of_parts(tmp_path: Path) -> None:
