@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ablate.plan.plan import Plan
 
 MAX_REASONS = 5  # of failures, printed at the end of a run
+MAX_STUDIES = 20  # with missing results
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -128,8 +129,13 @@ def describe_ending(outcome: "Outcome", out: Path) -> str:
         lines.append("  `ablate ledger ls` lists failed trials; --retry-failed runs them again")
     for reasons_by_name in (outcome.lost, outcome.blocked):  # keys: trials, then studies
         lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
-    lines += [f"  {study}: {count} results are missing" for study, count in outcome.missing.items()]
-    if outcome.missing:
+    missing = [
+        f"  {study}: {count} results are missing" for study, count in outcome.missing.items()
+    ]
+    lines += missing[:MAX_STUDIES]
+    if len(missing) > MAX_STUDIES:
+        lines.append(f"  results of {len(missing) - MAX_STUDIES} other studies are missing")
+    if missing:
         cause = "Not all trials could be run"
         if outcome.interrupted == signal.SIGINT:
             cause = "Stopped by Ctrl-C or `ablate stop`"
