@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     loaded = load_spec(args)
     to = check_new_file(f"controls_{loaded.spec.name}.yaml", "SPEC")
-    plan, _ = api.prepare(loaded, build_options(args), runs=False)
+    plan, _ = api.prepare(loaded, build_options(args), runs=not args.plan)
     # base: the spec's trial; top: options of the command line
     trial = overlay_mappings(plan.base.merged, expand_paths(plan.top.values, plan.top.where))
     document = build_controls(loaded.spec.name, trial, plan.spec.objective)

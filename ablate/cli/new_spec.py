@@ -8,13 +8,13 @@ import math
 import re
 import shlex
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import jinja2
 import yaml
-from PIL import Image
 
 from ablate.cli.locate import check_new_file, explain_write_errors
 from ablate.plan.checks import build_checked_plan
@@ -30,6 +30,7 @@ from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, resolve_data_config
+from trainables.data.decode import decode_picture
 from trainables.data.sampler import count_steps_per_epoch
 from trainables.data.sets.folder import Folder
 from trainables.data.splits import split_dataset
@@ -44,7 +45,8 @@ FOLDER = Path(__file__).parent
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, if the data set has that many classes
 EPOCHS, STEPS = 10, 300  # of a training, at least
-LARGEST, SIDE = 128, 32  # pixels of the images that train, and what their number is a multiple of
+LARGEST, STEP = 128, 32  # image size, which is a multiple of STEP
+SAMPLED = 20  # images of a folder whose size is looked at
 PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
 # method → `given` (options that are not its defaults) and `terms` (what switches each term off)
 TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
@@ -159,10 +161,11 @@ def _choose_image_size(config: DataConfig) -> int:
     if config.name != "folder":
         return LARGEST
     sides = []
-    for row in Folder.read_listing(config).index.rows[:100]:
-        with suppress(OSError), Image.open(Folder.locate_root(config) / row.path) as image:
-            sides.append(min(image.size))  # of the header; a run refuses what cannot be decoded
-    return min(LARGEST, max(SIDE, int(median(sides or [LARGEST])) // SIDE * SIDE))
+    pictures = Folder.iterate_pictures(Folder.read_listing(config).index)
+    for picture in islice(pictures, SAMPLED):
+        with suppress(ConfigError):  # a run refuses an image that cannot be decoded
+            sides.append(min(decode_picture(picture, None).shape[:2]))
+    return min(LARGEST, max(STEP, int(median(sides or [LARGEST])) // STEP * STEP))
 
 
 def _choose_weights(backbone: str) -> str:

@@ -157,7 +157,8 @@ def format_plain_verdict(judged: VerdictSection) -> str:
             lines.append(f"    {'  '.join(padded)}  {format_evidence(verdict)}")
     if len(judged.verdicts) > MAX_LINES:
         lines.append(f"  and {len(judged.verdicts) - MAX_LINES} more in the report.")
-    lines += filter(None, [explain_verdicts(judged.verdicts)])
+    if text := explain_verdicts(judged.verdicts):
+        lines.append(text)
     return "\n".join(lines) + "\n"
 
 

@@ -46,6 +46,17 @@ def test_a_spec_of_controls_is_written_and_planned(
     assert "controls_mine.yaml exists already" in capsys.readouterr().err
 
 
+def test_a_refused_run_writes_no_spec(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ABLATE_DATA", raising=False)
+    Path("mine.yaml").write_text(SPEC.replace("typefaces", "cub200"), "utf-8")
+    assert main(["controls", "mine.yaml"]) == 2
+    assert "no folder CUB_200_2011" in capsys.readouterr().err
+    assert not Path("controls_mine.yaml").exists()
+
+
 @pytest.mark.parametrize("loss", [name for name in LOSSES if name != "pml"])
 def test_every_loss_has_controls_that_can_be_planned(loss: str) -> None:
     document = build_controls("x", {"loss": {"name": loss}}, "val/map_at_r")

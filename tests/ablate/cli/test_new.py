@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,16 @@ def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     text_of_plan = planned(capsys)
     assert ("components" in text_of_plan) == (goal == "terms")
     assert ("promote" in text_of_plan) == (goal == "compare")
+
+
+def test_epochs_and_image_size_are_those_of_the_folder(tmp_path: Path, capsys: Captured) -> None:
+    folder = core_trials.draw(tmp_path / "mine", size=(70, 90))
+    (folder / "class00" / "0.png").write_bytes(b"damaged")
+    assert main(["new", "x", "--data", str(folder), "--method", "plain"]) == 0
+    text_of_plan = planned(capsys)
+    assert "64 px" in text_of_plan, "a multiple of 32 that is not above the short side"
+    (steps,) = set(re.findall(r"steps: \d+ an epoch, (\d+) in all", text_of_plan))
+    assert 300 <= int(steps) < 310
 
 
 def test_every_method_is_known_and_every_loss_plans(tree: Path, capsys: Captured) -> None:

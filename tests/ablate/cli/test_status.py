@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -70,7 +71,7 @@ def test_a_sweep_under_way_is_told_from_files(
     with here:
         assert command(tmp_path, "status") == 0
         text = capsys.readouterr().out
-        assert f"sweep small ({made.sweep_id}): running for " in text
+        assert re.search(rf"sweep small \({made.sweep_id}\): running for \d+ s ", text)
         assert (
             f"process {made.owner.pid}" in text
             and "; 1 of 2 slots in use, 1 about to start" in text
