@@ -77,7 +77,7 @@ def _describe_studies(plan: Plan) -> Iterator[str]:
 
 
 def _merge_sentences(plan: Plan, studies: Levels) -> list[str]:
-    """Return the sentences on studies; those with one frame are merged and list all items."""
+    """Return the sentences on studies; those that share a frame become one, with all items."""
     items = dict[str, dict[str, list[str]]]()  # frame → item → the studies that have it
     for name, levels in studies.items():
         for sentence in _list_sentences(plan, name, levels):

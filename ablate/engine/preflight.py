@@ -216,7 +216,8 @@ def _warn_of_training(
     """
     images, batch, per_class = len(splits.train), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
-    if (count := len(splits[splits.selection].classes)) < FEWEST_CLASSES:
+    count = len(splits[splits.selection].classes)
+    if count < FEWEST_CLASSES and not splits.by_images:  # a classifier selects on all classes
         fault = f"images of {count} classes"
         if count == 1:
             fault = "images of a single class, where every neighbour is correct"

@@ -78,8 +78,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         # check the inputs
         notes = [f"warning: {text}" for text in advice.list_plan_warnings(plan)]
         notes += [
-            f"warning: {name} is not on this machine, so the plan knows neither its images nor the "
-            f"ids of trials: {fault}"
+            f"warning: {name} is not on this machine, so the plan shows neither its images nor the "
+            f"final ids of trials. {fault[:1].upper()}{fault[1:]}"
             for name, fault in plan.absent_data.items()
         ]
         trainings, classes = dict[str, str](), dict[str, str]()
