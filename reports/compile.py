@@ -24,6 +24,7 @@ from reports.store import open_client
 from reports.tables.build import build_all
 from reports.tables.labels import declare_metrics, to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
+from reports.tables.notes import EFFECT_SIZES
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
 from reports.uri import SERVED, build_run_path, find_server_address, redact_text, redact_uri
@@ -142,7 +143,8 @@ def _compile_content(
     sources = build_source_sheet(frame, recipe)
     tables = _make_keys_distinct([*build_all(frame, recipe), *([sources] if sources else [])])
     verdicts = judge_tables(frame, tables)
-    headline, forest_plot = summarize_verdicts(frame, verdicts), forest.draw_forest_plot(verdicts)
+    headline = summarize_verdicts(frame, verdicts, tables)
+    forest_plot = forest.draw_forest_plot(verdicts)
     drawn = [
         *([forest_plot] if forest_plot else []),
         *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
@@ -233,7 +235,8 @@ def _format_terminal_text(
     frame: Frame, tables: Sequence[AnyTable], judged: VerdictSection, best: Iterable[str]
 ) -> str:
     """Write verdicts, tables (except that of the settings' sources) and notes for a terminal."""
-    notes = markup.collect_footnotes(tables)
+    shared = markup.collect_footnotes(tables)
+    notes = [note for note in shared if not note.startswith(EFFECT_SIZES)]  # as tables print none
     parts = [
         verdict.format_plain_verdict(judged),
         *(markup.format_plain_table(table, notes) for table in tables if table.key != SOURCES),

@@ -138,6 +138,14 @@ class Frame:
         coords = coords[[column for column in coords.columns if column not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
+    def select_combinations(self, name: str) -> DataFrame:
+        """Return the cells of a study without its rows `<name>, not neutral`.
+
+        These repeat the levels of the rows `<name>`, so that a level would have two values.
+        """
+        cells = self.select_study(name)
+        return cells[~cells["cell"].str.endswith(OTHER)]
+
     def list_searches(self, study: str) -> list[str]:
         """Return a comparison and its copies for further searches; of others, the study alone."""
         return [study, *(self.get_plan_note("searches", study) or ())]

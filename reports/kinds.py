@@ -30,7 +30,6 @@ FIGURES = (
 RULES = {
     "dunnett_and_t": "reports.stats.rules.dunnett_and_t:DunnettAndT",
     "holm_t": "reports.stats.rules.holm_t:HolmT",
-    "permutation": "reports.stats.rules.permutation:Permutation",
 }
 OWN: dict[Group, dict[str, str]] = {
     "tables": TABLES,

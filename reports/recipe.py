@@ -14,11 +14,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from reports.kinds import TABLES, find_figure_options, list_kinds
 
-REMOVED_FIGURES = {
-    "parallel": "MLflow's page of the trials draws parallel coordinates",
-    "importance": "a table of kind `importance` has the numbers",
-}
-
 
 class RecipePart(BaseModel):
     """Base of the parts of a recipe: unknown keys are refused, and values never change."""
@@ -280,9 +275,6 @@ class Figure(Drawing):
     @classmethod
     def check_installed(cls, kind: str) -> str:
         """Refuse a kind of figure that no package has."""
-        if kind in REMOVED_FIGURES:
-            remedy = f"Leave it out: {REMOVED_FIGURES[kind]}."
-            raise ValueError(f"the kind of figure {kind!r} was removed. {remedy}")
         kinds = list_kinds("figures")
         if kind not in kinds:
             raise ValueError(
@@ -319,8 +311,8 @@ class Recipe(RecipePart):
         the test split. Other metrics are shown beside it and decide nothing.
     smallest: δ, the smallest effect of interest, by metric (`map_at_r: 0.3`), in the displayed
         unit. Default: 0.3 points of MAP@R and similar metrics, 0.5 of other percentages.
-    rule: how rows are compared with their baseline, by name (`dunnett_and_t`, `holm_t`,
-        `permutation`, or one of an installed package).
+    rule: how rows are compared with their baseline, by name (`dunnett_and_t`, `holm_t`, or
+        one of an installed package).
     best: studies whose best configuration is written as YAML (default: all).
     sources: sources of the settings; in a file, the name of the file that has them.
     """

@@ -12,7 +12,7 @@ from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize
 from reports.tables import labels
-from reports.tables.cells import describe_metric, group_by_cell
+from reports.tables.cells import describe_metric, find_sign, find_unit, group_by_cell
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -31,7 +31,7 @@ class CostOptions(plot.FigureOptions):
 
 @dataclass(frozen=True)
 class Point:
-    """Mean cost and mean metric of a cell over n seeds, the metric in the displayed unit."""
+    """Mean cost and mean metric, in the displayed unit, of a cell over n seeds or splits."""
 
     study: str
     cell: str
@@ -48,6 +48,8 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     metric, studies = recipe.metric, recipe.studies
     name, axis = labels.format_metric_label(metric), COSTS[options.cost]
     by_study = {study: collect_cost_points(frame, study, metric, options.cost) for study in studies}
+    selected = [frame.select_study(study) for study in studies]
+    has_folds = any(cells["fold"].notna().any() for cells in selected)
     points = [point for study_points in by_study.values() for point in study_points]
     costs, values = [point.cost for point in points], [point.value for point in points]
     title = labels.replace_greek_names(recipe.title) or f"{name} against {axis}"
@@ -77,16 +79,18 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     elif min(costs) > 0 and max(costs) >= LOG_RATIO * min(costs):
         panel.set_xscale("log")
         plot.set_log_ticks(panel, min(costs), max(costs))
-    panel.set(xlabel=f"{axis} per trial", ylabel=name)
+    panel.set(xlabel=f"{axis} per {'seed' if has_folds else 'trial'}", ylabel=name)
     panel.grid()
     if legend_lines:
         drawing.legend(loc="outside lower left", ncols=2)
     # caption and Pareto front
+    units = plot.name_units(selected)
+    payer = "a seed, the sum over its folds" if has_folds else "a trial"
     caption = (
-        f"{describe_metric(frame, metric)}, against {axis} of a trial: means of {len(points)} "
-        f"cells, {plot.format_seed_counts([point.n for point in points])} each."
+        f"{describe_metric(frame, metric)}, against {axis} of {payer}: means of {len(points)} "
+        f"cells, {plot.format_counts([point.n for point in points], units)} each."
     )
-    sign = -1 if labels.is_lower_better(metric) else 1
+    sign = find_sign(frame, studies[0], metric)
     if front := [points[i] for i in find_pareto_front(costs, [sign * value for value in values])]:
         x, y = [point.cost for point in front], [point.value for point in front]
         panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
@@ -95,7 +99,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if options.cost == "seconds":
         caption += " Seconds depend on the machine and on what else ran on it."
-    cells = pd.concat([frame.select_study(study) for study in studies])
+    cells = pd.concat(selected)
     key = f"cost_{'_'.join(studies)}_{metric}_{options.cost}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
@@ -103,17 +107,21 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
 def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
     """Return a point for each cell of a study with results: its mean cost and mean metric.
 
-    With folds, the cost of a seed is the sum over its folds.
+    With folds, the cost of a seed is the sum over its folds. Costs are means over what values are
+    means over: the seeds of a split, and searches.
     """
     cells = frame.select_study(study)
     if cost not in cells:
         return []
-    seed_costs = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
+    unit = find_unit(cells)
+    keys = list(dict.fromkeys(["cell", unit, "seed", "search"]))
+    costs = cells.groupby(keys, sort=False, dropna=False)[cost].sum(min_count=1)  # over folds
+    costs = costs.groupby(["cell", unit], sort=False).mean().to_dict()
     scale = labels.display_scale(metric)
     points = []
     for cell, values in group_by_cell(cells, metric).items():
         quality = summarize(list(values.values()))
-        price = summarize([seed_costs[cell, seed] for seed in values])
+        price = summarize([costs[cell, key] for key in values])
         if quality is not None and price is not None:
             points.append(Point(study, cell, price.mean, quality.mean * scale, quality.n))
     return points

@@ -9,11 +9,11 @@ blocks of their own.
 from collections.abc import Mapping, Sequence
 
 import reports.figures.figure as plot
-from reports.frame import OTHER, DataFrame, Frame
+from reports.frame import DataFrame, Frame
 from reports.recipe import Figure
 from reports.stats.ranks import LEVEL, Ranking, rank_methods
 from reports.tables import labels
-from reports.tables.cells import NEUTRAL, describe_metric, summarize_cells
+from reports.tables.cells import NEUTRAL, describe_metric, find_sign, summarize_cells
 
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
@@ -41,8 +41,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     the caption names it; `options.without` leaves the level out instead.
     """
     study, factor, metric = recipe.studies[0], options.factor, recipe.metric
-    cells = frame.select_study(study)
-    cells = cells[~cells["cell"].str.endswith(OTHER)]  # not a second row with the same levels
+    cells = frame.select_combinations(study)
     cell_levels = [labels.format_level(coords.get(factor)) for coords in cells["coords"]]
     cells = cells[[level not in options.without for level in cell_levels]]
     # rank the levels within complete blocks whose values are not all the same
@@ -50,17 +49,18 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     complete = {key: values for key, values in blocks.items() if len(values) == len(levels)}
     ranked = [values for values in complete.values() if len({*values.values()}) > 1]
     rows = [[values[level] for level in levels] for values in ranked]
-    ranking = rank_methods(rows, lower_is_better=labels.is_lower_better(metric)) if rows else None
+    is_lower = find_sign(frame, study, metric) < 0
+    ranking = rank_methods(rows, lower_is_better=is_lower) if rows else None
     # caption
     caption = f"{describe_metric(frame, metric)}: "
     if ranking is None:
         caption += "fewer than two blocks have all levels with different values: nothing to rank."
     else:
         caption += (
-            f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
-            f"what Nemenyi's test does not tell apart at {LEVEL:g} (critical difference "
-            f"{ranking.critical:.2f}). p of Friedman's test, Iman and Davenport's form: "
-            f"{labels.format_p(ranking.p)}."
+            f"mean rank over {ranking.blocks} blocks, means over {plot.name_units([cells])}; "
+            f"1 is the best. A bar joins what Nemenyi's test does not tell apart at {LEVEL:g} "
+            f"(critical difference {ranking.critical:.2f}). p of Friedman's test, Iman and "
+            f"Davenport's form: {labels.format_p(ranking.p)}."
         )
     if tied := len(complete) - len(ranked):
         caption += f" Blocks left out in which all levels have the same value: {tied}."

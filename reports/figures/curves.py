@@ -8,38 +8,37 @@ import reports.figures.figure as plot
 from reports.frame import DataFrame, Frame
 from reports.recipe import Curves
 from reports.tables import labels
-from reports.tables.cells import summarize_cells
+from reports.tables.cells import find_sign, find_unit, summarize_cells
 
 
 @plot.use_report_style()
 def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
-    """Draw a line per cell: the mean over seeds at each epoch, with a band of ± one sd.
+    """Draw a line per cell: the mean over seeds or splits at each epoch, with a band of ± one sd.
 
-    A cell's line has only the epochs that all its finished seeds reported.
+    A cell's line has only the epochs that all its finished runs reported.
     """
     import pandas as pd
 
     metric, scale = recipe.metric, labels.display_scale(recipe.metric)
     metric_label = labels.format_metric_label(metric)
     parts = [part for study in recipe.studies for part in _select_cells(frame, recipe, study)]
+    units = plot.name_units(cells for _, cells in parts) or "seeds"
     title = labels.replace_greek_names(recipe.title) or metric_label
     drawing, axes = plot.create_single_panel(title)
     counts, spots, line_count = [], [], 0
     for i, (label, cells) in enumerate(parts):
-        run_ids = cells["run_id"][cells["status"] == "done"]
-        counts.append(len(run_ids))
-        epochs = frame.load_curves(metric, run_ids).groupby("epoch")["value"]
-        epochs = epochs.agg(["mean", "count", "std"])
-        epochs = epochs[epochs["count"] == len(run_ids)]
-        if epochs.empty:
+        values = scale * _load_values(frame, metric, cells)
+        n = len(values.columns)
+        counts.append(n)
+        if values.empty:
             continue
         line_count += 1
         style: dict[str, Any] = plot.select_line_style(i)
-        x, y, sd = epochs.index, scale * epochs["mean"], scale * epochs["std"]
+        x, y, sd = values.index, values.mean(axis=1), values.std(axis=1)
         mark = "o" if len(x) < 8 else None
-        line_label = f"{label} ({len(run_ids)})"
+        line_label = f"{label} ({n})"
         axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, label=line_label, **style)
-        if len(run_ids) > 1 and np.isfinite(sd).all():
+        if n > 1 and np.isfinite(sd).all():
             axes.fill_between(x, y - sd, y + sd, color=style["color"], alpha=0.18, linewidth=0)
         for epoch, mean in y.items():
             text = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
@@ -48,14 +47,28 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     axes.locator_params(axis="x", integer=True)
     axes.grid()
     if line_count:
-        plot.draw_legend(axes, line_count, "(number of seeds)")
+        plot.draw_legend(axes, line_count, f"(number of {units})")
     else:
         plot.draw_empty_message(axes)
-    band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
-    caption = f"{metric_label} after each epoch: mean, {plot.format_seed_counts(counts)}{band}."
+    band = f"; band: ± one sd over {units}" if max(counts, default=0) > 1 else ""
+    caption = f"{metric_label} after each epoch: mean, {plot.format_counts(counts, units)}{band}."
     cells = pd.concat([frame.cells.iloc[:0], *(cells for _, cells in parts)])
     key = f"curves_{'_'.join(recipe.studies)}_{metric}"
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+
+
+def _load_values(frame: Frame, metric: str, cells: DataFrame) -> DataFrame:
+    """Return a cell's values, a row per epoch that all runs reported, a column per seed or split.
+
+    A value is the mean over runs, as in tables; seeds and splits with an unfinished run are left
+    out.
+    """
+    unit = find_unit(cells)
+    is_complete = (cells["status"] == "done").groupby(cells[unit]).transform("all")
+    runs = cells[is_complete][[unit, "run_id"]]
+    points = frame.load_curves(metric, dict.fromkeys(runs["run_id"])).merge(runs, on="run_id")
+    points = points[points.groupby("epoch")["value"].transform("count") == len(runs)]
+    return points.pivot_table("value", "epoch", unit)
 
 
 def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, DataFrame]]:
@@ -63,10 +76,10 @@ def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, D
     cells = frame.select_study(study)
     names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
     if frame.get_design(study) == "search":
-        sign = 1 if labels.is_lower_better(recipe.metric) else -1
+        sign = find_sign(frame, study, recipe.metric)
         means = summarize_cells(cells, recipe.metric)
         finished = [name for name in names if name in means]
-        names = sorted(finished, key=lambda name: sign * means[name].mean)[: recipe.top]
+        names = sorted(finished, key=lambda name: -sign * means[name].mean)[: recipe.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
     lines = []
     for name in names:

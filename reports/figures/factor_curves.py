@@ -79,7 +79,8 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if any(line.label for line in lines):
         plot.draw_legend(axes, len(lines))
     counts = [n for line in lines for n in line.n]
-    bars_text = ", bars: 95 % t interval of the mean over seeds"
+    units = plot.name_units(cells)
+    bars_text = f", bars: 95 % t interval of the mean over {units}"
     if max(counts, default=0) <= 1:
         bars_text = ""
     held = ", ".join(
@@ -87,7 +88,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     )
     caption = (
         f"{metric_label}, {find_protocol(frame)}: mean{bars_text}, "
-        f"{plot.format_seed_counts(counts)} for each level of "
+        f"{plot.format_counts(counts, units)} for each level of "
         f"{factor}{f', at {held}' if held else ''}."
     )
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
@@ -99,7 +100,7 @@ def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> Data
     """Return a study's cells that have the factor `recipe.x` and all levels in `recipe.at`."""
     import pandas as pd
 
-    cells = frame.select_study(study)
+    cells = frame.select_combinations(study)
     cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
     held = {(name, labels.format_level(value)) for name, value in recipe.at.items()}
     levels = [{*_list_level_names(coords)} for coords in cells["coords"]]  # {(factor, level)}
@@ -142,7 +143,6 @@ def _build_line(cells: DataFrame, metric: str, label: str) -> Line:
 
 
 def _list_level_names(coords: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the coordinates with their levels as text."""
     return [(name, labels.format_level(to_level_name(value))) for name, value in coords.items()]
 
 

@@ -11,6 +11,7 @@ Matplotlib is imported when something is drawn, so that a plan, which checks opt
 """
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from reports.frame import DataFrame, Frame
 from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, list_part_studies
-from reports.tables.cells import run_ids
+from reports.tables.cells import find_unit, run_ids
 from reports.tables.labels import replace_greek_names, to_slug
 
 if TYPE_CHECKING:
@@ -277,14 +278,20 @@ def draw_legend(axes: Axes, count: int, title: str | None = None) -> None:
     drawing.legend(handles, labels, loc="outside lower left", ncols=columns, title=title)
 
 
-def format_seed_counts(counts: list[int], unit: str = "seed") -> str:
-    """Write the range of cells' numbers of seeds: `n = 2–3 seeds`, `no finished runs`."""
+def name_units(studies: Iterable[DataFrame]) -> str:
+    """Name what n counts in the cells of studies: `seeds`, `splits`, or `seeds or splits`."""
+    return " or ".join(dict.fromkeys(f"{find_unit(cells)}s" for cells in studies))
+
+
+def format_counts(counts: list[int], units: str = "seeds") -> str:
+    """Write the range of cells' n: `n = 2–3 seeds`, `n = 1 split`, `no finished runs`."""
     positive = [n for n in counts if n]
     if not positive:
         return "no finished runs"
     low, high = min(positive), max(positive)
     span = str(low) if low == high else f"{low}–{high}"
-    return f"n = {span} {unit}{'' if high == 1 else 's'}"
+    singular = re.sub(r"s\b", "", units)
+    return f"n = {span} {singular if high == 1 else units}"
 
 
 def sort_levels(values: list[Any]) -> list[Any]:

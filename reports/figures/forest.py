@@ -37,10 +37,10 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     spots: list[plot.Tooltip] = []
     for panel, (metric, metric_lines) in zip(panels, lines.items(), strict=True):
         spots += _draw_metric_panel(panel, metric, metric_lines)
-    unit = " or ".join(dict.fromkeys(v.unit for v in drawn))
+    units = " or ".join(dict.fromkeys(f"{v.unit}s" for v in drawn))
     bars = "; lines: the 95 % intervals that decide"
     caption = (
-        f"Difference to the baseline row, {plot.format_seed_counts([v.n for v in drawn], unit)}"
+        f"Difference to the baseline row, {plot.format_counts([v.n for v in drawn], units)}"
         f"{bars if max(v.n for v in drawn) > 1 else ''}. Triangle up: better, down: worse, square: "
         "no difference, dot: open or the same as another row. Band: ±δ, the smallest effect of "
         "interest."

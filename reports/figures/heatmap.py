@@ -23,7 +23,7 @@ SPAN = 6.0  # sds of the seeds that the colours span at least, so that noise loo
 class ColorScale:
     """The scale of colours of a heatmap, in the displayed unit.
 
-    sd: of single runs over seeds, pooled over cells; None where no cell has two.
+    sd: over seeds or splits, pooled over cells; None where no cell has two.
     source: the cells of the sd, for the caption.
     """
 
@@ -40,28 +40,30 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     is pooled over the heatmap's cells or, if none has several seeds, over all cells of the sweep.
     """
 
-    def list_values(study: str) -> list[list[float]]:
-        """Return the values over seeds of each cell of a study."""
-        cells = group_by_cell(frame.select_study(study), recipe.metric)
-        return [list(values.values()) for values in cells.values()]
+    def list_values(studies: list[DataFrame]) -> list[list[float]]:
+        """Return the values over seeds or splits of each cell of studies."""
+        by_cell = [group_by_cell(cells, recipe.metric) for cells in studies]
+        return [list(values.values()) for study in by_cell for values in study.values()]
 
-    groups, owner = list_values(recipe.study), "its own"  # whose cells give the sd, for a caption
+    # the studies whose cells give the sd, and their name in a caption
+    studies, owner = [frame.select_study(recipe.study)], "its own"
+    groups = list_values(studies)
     factor = labels.display_scale(recipe.metric)
     means = [result.mean * factor for values in groups if (result := summarize(values))]
     pooled = pooled_sd(groups)
     if pooled is None:
-        studies, owner = dict.fromkeys(frame.cells["study"]), "other"
-        pooled = pooled_sd(values for name in studies for values in list_values(name))
+        studies, owner = [*map(frame.select_study, dict.fromkeys(frame.cells["study"]))], "other"
+        pooled = pooled_sd(list_values(studies))
     raw_sd, count = pooled or (0.0, 0)
     sd = raw_sd * factor or None  # None without seeds that differ
     low, high = min(means, default=0.0), max(means, default=1.0)
     width = max(high - low, SPAN * (sd or 0.0)) or 1.0  # 1.0 if nothing differs
     middle, half = (low + high) / 2, width / 2
-    return ColorScale(middle - half, middle + half, sd, f"{owner} {count} cells with several seeds")
+    source = f"{owner} {count} cells with several {plot.name_units(studies)}"
+    return ColorScale(middle - half, middle + half, sd, source)
 
 
 def _collect_axis_levels(cells: DataFrame, axis: str) -> list[Any]:
-    """Return the levels of a coordinate; none before any cell has it."""
     return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 
 
@@ -104,17 +106,17 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
     axes.set_yticks(range(len(ys)), list(map(labels.format_level, ys)))
     axes.set_xlabel(x_name)
     axes.set_ylabel(y_name, rotation=0 if len(y_name) < 3 else 90, labelpad=12, va="center")
+    spread, units = " ± sd" if max(counts, default=0) > 1 else "", plot.name_units([cells])
     caption = (
-        f"{metric_label}, {find_protocol(frame)}: "
-        f"mean{' ± sd' if max(counts, default=0) > 1 else ''}, {plot.format_seed_counts(counts)} "
-        f"for each of {len(xs)} × {len(ys)} settings; hatched: no result. Colours: on a scale of "
-        "this figure alone"
+        f"{metric_label}, {find_protocol(frame)}: mean{spread}, "
+        f"{plot.format_counts(counts, units)} for each of {len(xs)} × {len(ys)} settings; hatched: "
+        "no result. Colours: on a scale of this figure alone"
     )
     if scale.sd is None:
         caption += "; no setting was repeated, so that differences may be noise."
     else:
         caption += (
-            f", at least {SPAN:g} sds of runs over seeds wide; one sd is "
+            f", at least {SPAN:g} sds wide; one sd is "
             f"{labels.format_number(scale.sd, digits)}, pooled over {scale.source}."
         )
     key = f"heatmap_{recipe.study}_{metric}"

@@ -6,7 +6,7 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.tables import labels
-from reports.tables.cells import collect_trials, describe_metric, run_ids
+from reports.tables.cells import collect_trials, describe_metric, find_sign, run_ids
 
 
 @plot.use_report_style()
@@ -17,6 +17,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     """
     cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
     trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
+    sign = find_sign(frame, recipe.study, metric)
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
     means = [trial.result.mean * factor for trial in trials.trials]
@@ -27,7 +28,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         dots: dict[str, Any] = {"fmt": "o", "color": plot.COLOURS[5], "markersize": 4.5}
         dots["rasterized"] = len(numbers) > plot.MAX_TOOLTIPS
         axes.errorbar(numbers, means, sds if any(sds) else None, elinewidth=1, capsize=0, **dots)
-        best = [value * factor for value in trials.compute_best_so_far(metric)]
+        best = [value * factor for value in trials.compute_best_so_far(sign)]
         line: dict[str, Any] = {"color": plot.COLOURS[0], "linewidth": 1.8}
         axes.step(numbers, best, where="post", label="best so far", **line)
         if trials.neutral is not None:
@@ -46,7 +47,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     caption = (
         f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "
         f"order of their proposal{'; bars: ± one sd' if max(counts, default=0) > 1 else ''}, "
-        f"{plot.format_seed_counts(counts)} each; line: the best so far."
+        f"{plot.format_counts(counts)} each; line: the best so far."
     )
     if trials.lost:
         caption += f" Crosses: {len(trials.lost)} without a result."

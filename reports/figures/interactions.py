@@ -16,9 +16,10 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summarize, t_interval
-from reports.stats.factorial import Effect, fit_factorial
+from reports.stats.factorial import Effect
 from reports.tables import labels
-from reports.tables.cells import Cells, Levels, collect_factor_cells, collect_levels, find_protocol
+from reports.tables.cells import Cells, Levels, find_protocol
+from reports.tables.effects import StudyFactorial, fit_study
 
 Mean = tuple[float, float, float, int]  # mean, ends of its 95 % t interval (NaN for one seed), n
 
@@ -52,11 +53,11 @@ class Pair:
     effect: Effect | None
 
 
-def list_factor_pairs(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> list[Pair]:
+def list_factor_pairs(factorial: StudyFactorial, among: Sequence[str], metric: str) -> list[Pair]:
     """Return all pairs of the factors in `among` (empty: of all), largest interaction first."""
+    data, levels, fit = factorial.data, factorial.levels, factorial.fit
     varied = [name for name, factor_levels in levels.items() if len(factor_levels) > 1]
     names = [name for name in dict.fromkeys(among or varied) if name in varied]
-    fit = fit_factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
     pairs = []
     for a, b in combinations(names, 2):
@@ -97,23 +98,24 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     Lines that are not parallel show an interaction.
     """
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.select_study(study)
-    levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
-    pairs = list_factor_pairs(data, levels, options.among, metric)
+    cells = frame.select_combinations(study)
+    factorial = fit_study(frame, cells, metric)
+    pairs = list_factor_pairs(factorial, options.among, metric)
     drawn_pairs = pairs[: options.top]
     title = labels.replace_greek_names(recipe.title) or f"{study}: interactions"
     size = (plot.WIDTH, 0.45, 2.1)
     drawing, panels = plot.create_panel_grid(len(drawn_pairs), 2, title, size, sharey=True)
     spots: list[plot.Tooltip] = []
     for panel, pair in zip(panels, drawn_pairs, strict=True):
-        spots += _draw_pair_panel(panel, pair, levels, metric)
+        spots += _draw_pair_panel(panel, pair, factorial.levels, metric)
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     counts = [n for pair in drawn_pairs for *_, n in pair.means.values()]
-    bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
+    units = plot.name_units([cells])
+    bars = f"; bars: 95 % t intervals over {units}" if max(counts, default=0) > 1 else ""
     caption = (
         f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
-        f"factors and {plot.format_seed_counts(counts)}{bars}. Parallel lines: no interaction. The "
-        "size of the interaction is in the panel's title, as in the table of effects."
+        f"factors and {plot.format_counts(counts, units)}{bars}. Parallel lines: no interaction. "
+        "The size of the interaction is in the panel's title, as in the table of effects."
     )
     if len(pairs) > len(drawn_pairs):
         caption += f" The {len(drawn_pairs)} of {len(pairs)} pairs that interact most."

@@ -21,10 +21,10 @@ from reports.frame import OTHER, Frame
 from reports.kinds import find_figure_options
 from reports.recipe import Figure, Recipe
 from reports.tables import labels
-from reports.tables.cells import find_protocol, summarize_cells
+from reports.tables.cells import find_protocol, find_sign, summarize_cells
 
 MAX_MODELS = 8  # in one figure
-NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
+NOT_READ = "the model's weights or data were not available; the command's output gives the reason"
 FILL = 0.92  # share of a cell of a picture board that its picture fills
 LETTERS = 0.42  # height of the letters below a picture, as a share of the cell's side
 
@@ -112,7 +112,7 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
         names = [name + OTHER if name + OTHER in first_rows else name for name in names]
     else:
         means = summarize_cells(done, figure.metric)
-        sign = -1 if labels.is_lower_better(figure.metric) else 1
+        sign = find_sign(frame, figure.studies[0], figure.metric)
         names = sorted(means, key=lambda name: -sign * means[name].mean)[:1]
         reason = f"the best by {labels.format_metric_label(figure.metric)}"
     models = []

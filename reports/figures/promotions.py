@@ -28,10 +28,9 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     import pandas as pd
 
     studies = {name: frame.select_study(name) for name in recipe.studies}
-    origins = {name: find_promotion(frame, name, "report.figures") for name in studies}
-    moves = {
-        name: list_moves(cells, origins[name], recipe.metric) for name, cells in studies.items()
-    }
+    metric = recipe.metric
+    origins = {name: find_promotion(frame, name, metric, "report.figures") for name in studies}
+    moves = {name: list_moves(cells, origins[name], metric) for name, cells in studies.items()}
     title = labels.replace_greek_names(recipe.title) or "Ranks before and after promotion"
     rows = max(2, *map(len, moves.values()))
     size = (plot.WIDTH, 0.4, 0.55 + ROW * rows)
@@ -40,17 +39,19 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
     for panel, study in zip(panels, moves, strict=True):
         panel.set_axis_off()
         panel.set_ylim(rows + 0.5, 0.5)
-        spots += _draw_promotion_panel(panel, study, origins[study], moves[study], recipe.metric)
+        spots += _draw_promotion_panel(panel, study, origins[study], moves[study], metric)
     counts = [n for study_moves in moves.values() for *_, n in study_moves]
     ranked_by = " or ".join(
         dict.fromkeys(labels.format_metric_label(promotion.by) for promotion in origins.values())
     )
+    units = plot.name_units(studies.values())
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
-        f"rank by {labels.format_metric_label(recipe.metric)} afterwards, {find_protocol(frame)}, "
-        f"{plot.format_seed_counts(counts)}; 1 is the best. Blue rose, orange fell. ρ: Spearman's "
-        "rank correlation, 1 if both studies order the cells alike. Only the best cells of a "
-        "source study are compared, whose values are close: over all its cells ρ may be larger."
+        f"rank by {labels.format_metric_label(metric)} afterwards, {find_protocol(frame)}, "
+        f"{plot.format_counts(counts, units)}; 1 is the best. Blue rose, orange fell. ρ: "
+        "Spearman's rank correlation, 1 if both studies order the cells alike. Only the best cells "
+        "of a source study are compared, whose values are close: over all its cells ρ may be "
+        "larger."
     )
     cells = pd.concat(studies.values())
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
@@ -62,7 +63,7 @@ def _draw_promotion_panel(
     """Draw a line per promoted cell from old to new rank, with ρ in the title; return tooltips."""
     from scipy.stats import rankdata
 
-    sides = score_moves(moves, promotion, metric)
+    sides = score_moves(moves, promotion)
     rho = spearman(*sides)
     agreement = f"{len(moves)} cells: no correlation"
     if rho is not None:

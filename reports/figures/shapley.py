@@ -18,7 +18,7 @@ class ShapleyOptions(plot.FigureOptions):
 def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
     """Draw one bar per component: its Shapley value and 95 % interval, as in a table of effects."""
     study, metric = recipe.studies[0], recipe.metric
-    cells = frame.select_study(study)
+    cells = frame.select_combinations(study)
     factorial = fit_study(frame, cells, metric)
     attribution = attribute_with_error(factorial) if factorial.is_full else None
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"

@@ -11,7 +11,7 @@ import reports.figures.figure as plot
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables import labels
-from reports.tables.cells import collect_trials, describe_metric
+from reports.tables.cells import collect_trials, describe_metric, find_sign
 from reports.tables.importance import find_search_space
 
 
@@ -54,11 +54,11 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
 
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
-    trials = collect_trials(cells, metric)
+    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
     title = labels.replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
     drawing, panels = plot.create_panel_grid(len(axes), 3, title, size, sharey=True)
-    best, factor = trials.find_best(metric), labels.display_scale(metric)
+    best = trials.find_best(find_sign(frame, study, metric))
     last = max((trial.number for trial in trials.trials), default=1)
     # shades that are seen on a light and on a dark page
     blues = mpl.colors.ListedColormap(mpl.colormaps["Blues"](np.linspace(0.3, 0.8, 256)))
@@ -104,7 +104,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
     drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
         f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "
-        f"{plot.format_seed_counts([item.result.n for item in trials.trials])} each, against each "
+        f"{plot.format_counts([item.result.n for item in trials.trials])} each, against each "
         "parameter that was searched, over the whole range; darker: proposed later; star: the best."
     )
     if trials.neutral is not None:

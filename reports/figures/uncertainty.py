@@ -39,18 +39,19 @@ def uncertainty(views: models.Views, title: str) -> models.Picture:
     grid = board.drawing.add_gridspec(2, 1, height_ratios=heights)
     board.panel.set_subplotspec(grid[1])
     top = board.drawing.add_subplot(grid[0])
-    names = {name: name.replace("_", " ") for name in view["values"]}
     measures = {k: v for k, v in view["values"].items() if not k.endswith(DIFFERENCE)}
     edges = np.histogram_bin_edges(np.concatenate(list(measures.values())), BINS)
     for i, (name, values) in enumerate(measures.items()):
         counts, _ = np.histogram(values, edges)
-        top.stairs(counts, edges, fill=True, color=plot.COLOURS[i], alpha=0.45, label=names[name])
+        label = name.replace("_", " ")
+        top.stairs(counts, edges, fill=True, color=plot.COLOURS[i], alpha=0.45, label=label)
     top.set_ylabel("images")
     top.legend(loc="best")
-    first = next(iter(names))
+    first = next(iter(view["values"]))
+    measure_names = ", ".join(measures).replace("_", " ")
     caption = (
         f"{model.describe()}, {views.protocol}: {len(view['values'][first])} "
-        f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images with "
-        f"the least {names[first]}, then those with the most."
+        f"{views.options.split} images. Above: {measure_names}. Below: the images "
+        f"with the least {first.replace('_', ' ')}, then those with the most."
     )
     return models.Picture(board.drawing, caption, board.spots)

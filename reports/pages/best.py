@@ -8,6 +8,8 @@ from reports.frame import Frame
 from reports.tables.cells import parse_setting, summarize_cells
 from reports.tables.labels import to_slug
 
+PLACES = {"splits": "data.split.part", "folds": "data.split.fold"}  # of a study → of a trial
+
 
 def format_best_config(frame: Frame, study: str) -> str | None:
     """Return a spec that runs the best configuration of a study, or None without a result."""
@@ -22,15 +24,17 @@ def format_best_config(frame: Frame, study: str) -> str | None:
     cells = frame.cells
     rows = cells[(cells["study"] == study) & (cells["cell"] == cell) & (cells["status"] == "done")]
     trial_ids = list(dict.fromkeys(rows["trial_id"]))
-    trials = frame.trials.set_index("trial_id")
+    params = frame.trials.set_index("trial_id").loc[trial_ids[0], "params"]
+    # the study's own splits or folds, not the place of its first trial
+    units = {key: n for key in PLACES if (n := frame.get_declared_study(study).get(key))}
+    study_paths = {f"{PLACES[key]}{ending}" for key in units for ending in ("", "s")}
+    best = {"design": "compare", "variants": {study: {}}, **units, "evaluate": ["val", "test"]}
     spec = {
         "name": to_slug(f"best_{study}")[:100],  # the longest name that a spec may have
         "seeds": 3,
         "objective": objective,
-        "trial": _unflatten_params(trials.loc[trial_ids[0], "params"]),
-        "studies": {
-            "best": {"design": "compare", "variants": {study: {}}, "evaluate": ["val", "test"]}
-        },
+        "trial": _unflatten_params({k: v for k, v in params.items() if k not in study_paths}),
+        "studies": {"best": best},
         "report": {"tables": [{"kind": "compare", "study": "best", "metrics": [objective]}]},
     }
     summary, run_id = means[cell], rows["run_id"].iloc[0]

@@ -83,5 +83,4 @@ def summarize_studies(frame: Frame) -> list[dict[str, Any]]:
 
 
 def _format_duration(seconds: float) -> str:
-    """Write `1:05:00`, or `2 days, 1:05:00`."""
     return str(datetime.timedelta(seconds=round(seconds)))

@@ -80,7 +80,6 @@ def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
 
 
 def _encode_image(image_type: str, data: bytes) -> str:
-    """Return an image as the address of its own data."""
     return f"data:image/{image_type};base64,{base64.b64encode(data).decode()}"
 
 

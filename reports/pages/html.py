@@ -20,8 +20,8 @@ from reports.uri import build_sweep_path, find_server_address, redact_uri
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
     "Comparable with published numbers; optimistic for unseen data.",
-    "validation-selected": "The epoch and the settings were picked on validation classes that "
-    "neither train nor test.",
+    "validation-selected": "Choices (of settings and, unless the last epoch counts, of the epoch) "
+    "were made on validation classes, which are used neither for training nor for the test.",
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
 # beginning of a running sweep's notice, and what replaces it once the sweep does not run any more

@@ -38,7 +38,7 @@ OPENING = (
     r"\def\closetable{\end{document}}\fi",
 )
 # starts of the notes on columns that a plain table does not have
-NOT_PLAIN = ("Δ", "p:", "Too few seeds", "Published", "Measured numbers are", "±:", EFFECT_SIZES)
+NOT_PLAIN = ("Δ", "Published", "Measured numbers are", "±:", EFFECT_SIZES)
 COLUMN_WIDTH = 54  # characters in a column of a two-column article, 230 pt at 4.25 pt each
 GAP = 1.4  # characters between two columns of a table
 
@@ -57,16 +57,17 @@ def format_latex(table: AnyTable) -> str:
 def format_plain_latex(table: TableData) -> str:
     """Return the LaTeX file of mean ± sd of each metric and n."""
     notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
-    return _build_latex_file(table, build_plain_grid(table), notes, plain=True)
+    return _build_latex_file(table, build_plain_grid(table), notes, unit=table.unit)
 
 
-def _build_latex_file(
-    table: AnyTable, grid: Grid, notes: Sequence[str], *, plain: bool = False
-) -> str:
-    """Return the text of a LaTeX file of one table: caption, label, tabular and notes."""
-    title = f"{table.title}: mean ± sd over seeds" if plain else table.title
+def _build_latex_file(table: AnyTable, grid: Grid, notes: Sequence[str], *, unit: str = "") -> str:
+    """Return the text of a LaTeX file of one table: caption, label, tabular and notes.
+
+    unit: what n counts, for a plain table; empty for another table.
+    """
+    title = f"{table.title}: mean ± sd over {unit}s" if unit else table.title
     caption = [title, table.recipe.caption] if table.recipe.caption else [title]
-    label = table.key.removeprefix("table_").replace("_", "-") + ("-plain" if plain else "")
+    label = table.key.removeprefix("table_").replace("_", "-") + ("-plain" if unit else "")
     environment = "table" if _measure_width(grid) <= COLUMN_WIDTH else "table*"
     lines = [
         *OPENING,

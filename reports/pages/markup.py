@@ -194,7 +194,9 @@ def _format_statistics(results: Sequence[MeasuredMetric]) -> dict[str, list[str]
         columns["p (permutation)"] = [labels.format_p(result.p_corrected) for result in results]
     sizes = [comparison.dz if comparison else None for comparison in comparisons]
     columns["d_z"] = ["" if dz is None else labels.format_number(dz, 2) for dz in sizes]
-    columns["P(better) [95 %]"] = [_format_improvement(result) for result in results]
+    chances = [comparison.improvement for comparison in comparisons if comparison]
+    header = "P(better)" if any(c and c.low is None for c in chances) else "P(better) [95 %]"
+    columns[header] = [_format_improvement(result) for result in results]
     return columns
 
 
@@ -265,7 +267,7 @@ def _wrap_notes(notes: Sequence[str], width: int) -> list[str]:
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ")
         for note in notes
-        if note and EFFECT_SIZES not in note[:8]  # the note may have a number in front
+        if note and not note.startswith(EFFECT_SIZES)
     ]
 
 

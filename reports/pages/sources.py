@@ -9,8 +9,8 @@ from reports.tables.model import Field, Sheet
 TITLE = "Where each setting comes from"
 KEY = "sources"
 NOTE = (
-    "As the recipe says beside itself. In a study `…_fair`, what is searched is not what its "
-    "source says."
+    "Sources are those in the recipe's sources file. Studies named `…_fair` search some of these "
+    "settings, for which the source then does not apply."
 )
 HEADERS = ("studies", "rows", "setting", "value", "source")
 

@@ -85,7 +85,8 @@ def format_evidence(verdict: Verdict) -> str:
             "its best configuration is the baseline: the method brought nothing in this search"
         )
     elif verdict.call == "same":
-        words.append(f"it differs by less than one test image at every {unit}")
+        tenth = float(_format_smallest(verdict)) / 10
+        words.append(f"it differs by less than {tenth:g} and one test image at every {unit}")
     elif n == 0:
         words.append(f"no {unit} has results of both rows")
     elif n == 1:
@@ -141,7 +142,6 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
 
 
 def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Return the groups of the first `MAX_LINES` comparisons."""
     return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MAX_LINES])
 
 

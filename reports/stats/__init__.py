@@ -1,5 +1,5 @@
-"""Statistics of a table, as pure functions: nothing here reads runs or draws.
+"""Statistics of a table, as pure functions: nothing here reads runs or makes figures.
 
-Functions that draw random numbers take a seed. Values that are not finite are left out, and an
-answer that the data cannot give is None, never a guess; each docstring says when.
+Functions that use random numbers use the fixed seed 0. Values that are not finite are left out, and
+an answer that the data cannot give is None, never a guess; each docstring says when.
 """

@@ -114,7 +114,7 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: rows whose values differ by less at each block are copies: 1/N for N images.
+        resolution: rows whose values differ by less at each block are copies.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: name of the baseline, for `same_as`.
         originals: the row or baseline that each of them equals, or itself. Default: found from
@@ -136,8 +136,10 @@ def judge(
     for name in sample.rows:
         if name in copies:
             original = judgements.get(copies[name])  # None if the row copies the baseline
-            zero = Difference(0.0, None, None, len(sample.list_common_blocks(name)), "same")
-            interval = original.interval if original else zero
+            differences = sample.compute_differences(name)
+            mean = float(differences.mean()) if len(differences) else 0.0
+            alone = Difference(mean, None, None, len(differences), "same")
+            interval = original.interval if original else alone
             judgements[name] = Judgement(interval, None, same_as=copies[name])
         elif not len(gaps[name]):
             judgements[name] = Judgement(None, "open")

@@ -29,7 +29,7 @@ class Effect:
         error in a balanced design). None if a factor has more levels: see `spread`.
     se, low, high: its standard error and 95 % interval; None without degrees of freedom.
     spread: largest − smallest of the fitted level means (of an interaction: of its deviations).
-    best: the level (or levels) with the largest fitted mean.
+    best: the level (or levels) with the best fitted mean.
     share: ω² = (SS − df σ²) / (SS_between + σ²), at least 0: the share of the variation between
         cells' means, without what noise alone gives a term; η² = SS / SS_between without an error.
     df, f, p: of the F test of the term; f and p None without an error above rounding.
@@ -77,6 +77,7 @@ def fit_factorial(
     levels: Mapping[str, Sequence[str]] | None = None,
     resolution: float = 0.0,
     family: int = 1,
+    sign: int = 1,
 ) -> Fit | None:
     """Fit main effects and interactions of up to `order` factors by least squares, with F tests.
 
@@ -97,6 +98,7 @@ def fit_factorial(
         levels: the order of a factor's levels, low first; default: as they come.
         resolution: cells whose values at each seed differ by less, or not at all, are copies.
         family: number of intervals that hold together with 95 % (independent contrasts).
+        sign: 1 if the largest fitted mean is the best, −1 if the smallest one is.
 
     Returns:
         None if fewer than two cells have a value, or no factor varies.
@@ -153,7 +155,7 @@ def fit_factorial(
         part = slice(start, start + columns.shape[1])
         start = part.stop
         fitted = columns @ beta[part]
-        best_key = dict(zip(factors, keys[int(np.argmax(fitted))], strict=True))
+        best_key = dict(zip(factors, keys[int(np.argmax(sign * fitted))], strict=True))
         width, noise = columns.shape[1], variance or 0.0
         term_squares = float(beta[part] @ np.linalg.solve(inverse[part, part], beta[part]))
         share = 0.0 if is_flat else max(0.0, (term_squares - width * noise) / (between + noise))

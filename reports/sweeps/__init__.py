@@ -1,1 +1,1 @@
-"""Compare sweeps, and summarize several of them."""
+"""Compare two sweeps."""

@@ -19,7 +19,14 @@ from reports.stats.paired import paired_differences
 from reports.stats.rules.holm_t import HolmT
 from reports.store import open_client, search_runs
 from reports.tables import labels
-from reports.tables.cells import find_protocol, find_smallest, group_by_cell, summarize_cells
+from reports.tables.cells import (
+    find_protocol,
+    find_sign,
+    find_smallest,
+    group_by_cell,
+    summarize_cells,
+)
+from reports.tables.comparison import put_primary_first
 from reports.tables.model import Field, MeasuredMetric, Sheet
 from reports.uri import redact_uri
 
@@ -115,15 +122,18 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
         HolmT(),
         Sample(zeros, gaps),
         smallest=find_smallest(first, metric),
-        lower_is_better=labels.is_lower_better(metric),
+        lower_is_better=find_sign(first, name, metric) < 0,
     )
     rows, calls = list[tuple[str, ...]](), list[str]()
     for label in common:
-        a, b, gap = old[label], new[label], judgements[label].interval
+        a, b, judgement = old[label], new[label], judgements[label]
+        gap = judgement.interval
         if a.trials and a == b:  # the same finished trials with the same values
             calls.append(SAME)
             continue
-        calls.append((judgements[label].call or "equal") if a.values and b.values else NO_RESULT)
+        # a cell with the differences of another one has its call; "equal" if all differences are 0
+        judgement = judgements.get(judgement.same_as or "", judgement)
+        calls.append((judgement.call or "equal") if a.values and b.values else NO_RESULT)
         difference = ""
         if gap is not None:
             difference = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, DIGITS)
@@ -183,9 +193,11 @@ def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, 
 
 
 def _choose_metric(frame: Frame, study: str) -> str:
-    """Return the first metric of a study's first table, else the objective."""
-    metrics = (table.metrics[0] for table in frame.recipe.tables if table.study == study)
-    return next(metrics, frame.main_objective)
+    """Return the metric of a study's verdicts, else the first of its tables, else its objective."""
+    tables = [table for table in frame.recipe.tables if table.study == study]
+    judged = [put_primary_first(frame, t) for t in tables if t.kind in ("compare", "components")]
+    metrics = [table.metrics[0] for table in (*judged, *tables)]
+    return metrics[0] if metrics else frame.get_objective(study)[0]
 
 
 def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, Cell]:
@@ -199,8 +211,8 @@ def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, Cell]:
     }
     if frame.get_design(study) != "search":
         return cells
-    means = summarize_cells(rows, frame.main_objective)
-    sign = -1 if labels.is_lower_better(frame.main_objective) else 1
+    objective, is_maximized = frame.get_objective(study)
+    means, sign = summarize_cells(rows, objective), 1 if is_maximized else -1
     best = max(means, key=lambda cell: sign * means[cell].mean, default=None)
     return {} if best is None else {BEST: cells[best]}
 

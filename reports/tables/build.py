@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reports.frame import OTHER, Frame
+from reports.frame import Frame
 from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
 from reports.tables.matrix import build_matrix
@@ -11,9 +11,8 @@ from reports.tables.model import AnyTable, TableData
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
     """Build one table; ReportError names a missing study, baseline or published row."""
-    cells = frame.select_study(recipe.study)
-    if recipe.kind != "compare":  # cells `<name>, not neutral` repeat the levels of `<name>`
-        cells = cells[~cells["cell"].str.endswith(OTHER)]
+    select = frame.select_study if recipe.kind == "compare" else frame.select_combinations
+    cells = select(recipe.study)
     table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
     return table
 

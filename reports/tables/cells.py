@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
 from reports.stats.searches import average_searches
 from reports.tables.labels import (
+    SHARP,
     choose_smallest_effect,
     display_scale,
     format_level,
@@ -27,6 +28,7 @@ NEUTRAL_NOTE = "neutral: the method switched off, at the best rates of its basel
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 EMPTY = "nothing finished"
 MOST_IMAGES = 10**6  # of a split
+LEAST_SHARES = 10  # distinct values from which the number of images is read
 
 
 def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
@@ -45,7 +47,7 @@ def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
         return values | average_searches(searches)
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
-    keys = ["cell", "split" if has_splits(cells) else "seed"]
+    keys = ["cell", find_unit(cells)]
     results = cells.set_index(keys)[metric]
     if has_splits(cells) or cells["fold"].notna().any():
         groups = cells.groupby(keys, sort=False)[metric]
@@ -70,29 +72,50 @@ def count_searches(cells: DataFrame) -> int:
     return int(cells["searches"].max()) if has_several else 1
 
 
+def find_sign(frame: Frame, study: str, metric: str) -> int:
+    """Return 1 if higher values of a metric are better in a study, −1 if lower values are.
+
+    The study's `objectives` give the direction, on every split; else it is the metric's own.
+    """
+    name = metric.rpartition("/")[2]
+    for objective in frame.get_declared_study(study).get("objectives") or ():
+        if objective["metric"].rpartition("/")[2] == name:
+            return -1 if objective.get("direction") == "minimize" else 1
+    return -1 if is_lower_better(metric) else 1
+
+
+def describe_criterion(frame: Frame, study: str, metric: str) -> str:
+    """Name the metric that orders rows, with its direction if the study's objectives reverse it."""
+    label, sign = format_metric_label(metric), find_sign(frame, study, metric)
+    if (sign < 0) == is_lower_better(metric):  # the label shows it
+        return label
+    return f"{label} ({'lower' if sign < 0 else 'higher'} is better)"
+
+
 def find_smallest(frame: Frame, metric: str) -> float:
     """Return δ on the scale of the runs; 0 if the metric has none."""
     return choose_smallest_effect(frame.recipe.smallest, metric) / display_scale(metric)
 
 
-def find_resolution(cells: DataFrame, metric: str) -> float:
-    """Return 1/N for a metric that is a mean over N images; 0 if N is unknown or above 10⁶.
+def find_resolution(frame: Frame, cells: DataFrame, metric: str) -> float:
+    """Return the smaller of 1/N and δ/10 for a mean over N images; 0 if N is unknown or above 10⁶.
 
-    Values closer than that count as equal. Recall@k and accuracy are a count of images over N, so N
-    is the least common denominator of their values.
+    Values closer than that count as equal. 1/N alone would be above δ for few images. Recall@k and
+    accuracy are a count of images over N, so N is the least common denominator of their values. Ten
+    counts share a factor of N in at most about one of 1,000 cases; from fewer, N is not read.
     """
-    split = metric.rpartition("/")[0]
-    prefixes = (f"{split}/recall_at_", f"{split}/top_1_accuracy")
+    split, _, last = metric.rpartition("/")
+    prefixes = (f"{split}/recall_at_", f"{split}/top_1_accuracy", f"{split}/top_5_accuracy")
     names = [name for name in cells.columns if str(name).startswith(prefixes)]
-    if cells["fold"].notna().any():
-        return 0.0  # a value is a mean over folds
-    images = 1
-    for share in {float(value) for name in names for value in cells[name].dropna()}:
-        fraction = Fraction(share).limit_denominator(MOST_IMAGES)
-        images = math.lcm(images, fraction.denominator)
-        if images > MOST_IMAGES or abs(float(fraction) - share) > 1e-12:
-            return 0.0
-    return 1 / images if images > 1 else 0.0
+    shares = {float(value) for name in names for value in cells[name].dropna()} - {0.0, 1.0}
+    is_mean = last in SHARP or metric.startswith(prefixes)
+    if not is_mean or cells["fold"].notna().any() or len(shares) < LEAST_SHARES:
+        return 0.0  # with folds, a value is a mean over them
+    fractions = {share: Fraction(share).limit_denominator(MOST_IMAGES) for share in shares}
+    images = math.lcm(*(fraction.denominator for fraction in fractions.values()))
+    is_read = all(abs(fraction - share) <= 1e-12 for share, fraction in fractions.items())
+    is_read = is_read and 1 < images <= MOST_IMAGES
+    return min(1 / images, find_smallest(frame, metric) / 10) if is_read else 0.0
 
 
 def has_splits(cells: DataFrame) -> bool:
@@ -100,9 +123,16 @@ def has_splits(cells: DataFrame) -> bool:
     return "split" in cells.columns and bool(cells["split"].notna().any())
 
 
+def find_unit(cells: DataFrame) -> Literal["seed", "split"]:
+    """Return what n counts in a study's cells: class splits if it has them, else seeds."""
+    return "split" if has_splits(cells) else "seed"
+
+
 def group_by_seed(cells: DataFrame, metric: str) -> dict[int, float]:
-    """Return {seed: value} of one cell; empty for an unknown metric."""
-    return group_by_cell(cells.assign(cell=""), metric).get("", {})
+    """Return {seed: mean over the cells} of the seeds (or splits) at which all have a value."""
+    each = [*group_by_cell(cells, metric).values()] or [{}]
+    seeds = [seed for seed in each[0] if all(seed in values for values in each)]
+    return {seed: math.fsum(values[seed] for values in each) / len(each) for seed in seeds}
 
 
 def summarize_cells(cells: DataFrame, metric: str) -> dict[str, Summary]:
@@ -195,14 +225,13 @@ class Trials:
     lost: tuple[int, ...]
     neutral: Summary | None
 
-    def find_best(self, metric: str) -> Trial | None:
-        """Return the first trial with the best value."""
-        sign = -1 if is_lower_better(metric) else 1
+    def find_best(self, sign: int) -> Trial | None:
+        """Return the first trial with the best value; sign: see `find_sign`."""
         return max(self.trials, key=lambda trial: sign * trial.result.mean, default=None)
 
-    def compute_best_so_far(self, metric: str) -> list[float]:
-        """Return the best mean up to each finished trial."""
-        better = min if is_lower_better(metric) else max
+    def compute_best_so_far(self, sign: int) -> list[float]:
+        """Return the best mean up to each finished trial; sign: see `find_sign`."""
+        better = min if sign < 0 else max
         return list(accumulate((trial.result.mean for trial in self.trials), better))
 
 
@@ -281,9 +310,10 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
         return "Measured: nothing yet, no trial has finished."
     note = f"Measured: {protocol} (epoch and settings picked on the test {unit})."
     if protocol == "validation-selected":
-        selection = f"epoch and settings picked on validation {unit}"
-        selection += f"; test {unit} are read once the trial is finished"
-        note = f"Measured: {protocol} ({selection})."
+        last = {params.get("selection.keep") for params in frame.trials["params"]} == {"last"}
+        picked = "the last epoch counts; settings" if last else "epoch and settings"
+        note = f"Measured: {protocol} ({picked} picked on validation {unit}; "
+        note += f"test {unit} are read once the trial is finished)."
     if any(metric.startswith("train/") for metric in metrics):
         note += (
             f" Training: the {unit} that were trained on, read once the trial is finished, without "

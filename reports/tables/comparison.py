@@ -19,14 +19,15 @@ from reports.tables.cells import (
     NEUTRAL,
     explain_measurement,
     find_resolution,
+    find_sign,
     find_smallest,
+    find_unit,
     group_by_cell,
     group_by_search,
-    has_splits,
     list_missing_seeds,
     run_ids,
 )
-from reports.tables.labels import format_level, is_lower_better, to_slug
+from reports.tables.labels import format_level, is_baseline, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
 
 Levels = Mapping[str, Any]  # factor → level
@@ -37,7 +38,7 @@ LEAST_RUNS = 5  # of either side, for a chance of being better to say anything
 
 def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     """Return a table with a row per cell: its metrics, and differences to the baseline by seed."""
-    recipe = _put_primary_first(frame, recipe)
+    recipe = put_primary_first(frame, recipe)
     groups: dict[str, DataFrame] = dict(iter(cells.groupby("cell", sort=False)))
     coords = {
         cell: {k: to_level_name(v) for k, v in group["coords"].iloc[0].items() if k != NEUTRAL}
@@ -53,7 +54,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
 
     # values, comparisons and printed numbers
     tuning = frame.get_plan_note("tuning", recipe.study) or {}
-    unit = "split" if has_splits(cells) else "seed"
+    unit = find_unit(cells)
     planned = {cell: groups[cell][unit].nunique() for cell in order}
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     comparisons = {
@@ -84,20 +85,21 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
                 better=is_better and metric == recipe.metrics[0],  # by the primary metric alone
             )
         levels = _label_row(recipe, headers, cell, coords[cell])
-        first, *other_labels = levels
+        column = find_method_column(recipe, headers)
+        name = levels[column]
         # where tuning chose to switch a method off (neutral), a second row, whose name ends in
         # OTHER, has the best cell with the method on
         if cell in neutral:
-            first = f"{first} ({neutral[cell]})"
+            name = f"{name} ({neutral[cell]})"
         elif cell.endswith(OTHER):
-            first = f"{first.removesuffix(OTHER)}{OTHER}"
+            name = f"{name.removesuffix(OTHER)}{OTHER}"
         # the regime (training length, data, …) of the tuning, if the cell trains in another one
         if regime := (frame.get_plan_note("other_regimes", recipe.study) or {}).get(cell):
-            first = f"{first} ({regime})"
+            name = f"{name} ({regime})"
         table_rows.append(
             TableRow(
                 cell,
-                labels=(first, *other_labels),
+                labels=(*levels[:column], name, *levels[column + 1 :]),
                 measured=measured,
                 run_ids=run_ids(group),
                 planned=planned[cell],
@@ -120,6 +122,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
         key=to_slug(f"table_{recipe.study}"),
         title=recipe.title or recipe.study,
         headers=headers,
+        unit=unit,
         rows=(*table_rows, *refused_rows, *printed_rows),
         notes=(
             *explain_measurement(frame, recipe, cells),
@@ -131,7 +134,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     )
 
 
-def _put_primary_first(frame: Frame, recipe: Table) -> Table:
+def put_primary_first(frame: Frame, recipe: Table) -> Table:
     """Return a table's recipe with the metric that decides verdicts first.
 
     That metric is `report.primary`, by default the study's objective on the test split. A table
@@ -160,13 +163,15 @@ def _compare_rows(
     """Return cell → its comparison with its baseline cell, with the verdict.
 
     Cells with one baseline (`against`) are a family, over which intervals and p are corrected; in
-    a table with a matrix all cells are one family. Cells that a race dropped, so that fewer seeds
-    are `planned`, have no verdict.
+    a table with a matrix all cells are one family. Verdicts are withheld from cells that a race
+    dropped (fewer seeds are `planned`), that were tuned on classes which some splits test, or that
+    were tuned, or their baseline was, in another regime (training length, data, …).
     """
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
     searches, rule = group_by_search(cells, metric), load_rule(frame.recipe.rule)
-    resolution = find_resolution(cells, metric)
+    resolution = find_resolution(frame, cells, metric)
+    sign, has_blocks = find_sign(frame, recipe.study, metric), find_unit(cells) == "split"
     groups: dict[str, list[str]] = {}  # baseline → cells compared with it
     for cell in planned:
         if against.get(cell, cell) != cell:
@@ -188,7 +193,8 @@ def _compare_rows(
         counts[base] = sum(bool(sample.list_common_blocks(cell)) for cell in distinct)
 
     # verdicts and corrected p, family by family
-    is_withheld = frame.should_withhold_verdicts(recipe.study)
+    is_withheld = frame.should_withhold_verdicts(recipe.study) or declared.get("splits_seen")
+    other_regimes = frame.get_plan_note("other_regimes", recipe.study) or {}
     families = [[*groups]] if recipe.matrix is not None else [[base] for base in groups]
     comparisons: dict[str, Comparison] = {}
     for family in families:
@@ -201,19 +207,22 @@ def _compare_rows(
                 replace(samples[base], others=size - counts[base]),
                 smallest=find_smallest(frame, metric),
                 resolution=resolution,
-                lower_is_better=is_lower_better(metric),
+                lower_is_better=sign < 0,
                 baseline=base,
                 originals=originals[base],
             )
             judgements |= judged
             for cell in groups[base]:
-                comparison = _compare_values(metric, values[cell], values[base])
+                comparison = _compare_values(
+                    values[cell], values[base], sign=sign, has_blocks=has_blocks
+                )
                 judgement = judged.get(cell)
                 if judgement is not None:
+                    is_shown = not is_withheld and not {cell, base} & other_regimes.keys()
                     comparison = replace(
                         comparison,
                         difference=judgement.interval or comparison.difference,
-                        judgement=None if is_withheld else judgement,
+                        judgement=judgement if is_shown else None,
                         family=size,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)
@@ -223,9 +232,8 @@ def _compare_rows(
                 comparisons[cell] = comparison
         tested = [cell for cell, judgement in judgements.items() if judgement.call]
         permutation = paired.adjust_by_holm([comparisons[cell].permutation for cell in tested])
-        wilcoxon = paired.adjust_by_holm([comparisons[cell].wilcoxon for cell in tested])
-        for cell, p, p_wilcoxon in zip(tested, permutation, wilcoxon, strict=True):
-            comparisons[cell] = replace(comparisons[cell], p=p, p_wilcoxon=p_wilcoxon)
+        for cell, p in zip(tested, permutation, strict=True):
+            comparisons[cell] = replace(comparisons[cell], p=p)
     return comparisons
 
 
@@ -257,19 +265,21 @@ def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
     return dict(zip(sorted(baseline), (row[seed] for seed in sorted(row)), strict=False))
 
 
-def _compare_values(
-    metric: str, values: Mapping[int, float], base: Mapping[int, float]
-) -> Comparison:
-    """Return a row's paired difference to its baseline, uncorrected p values and effect sizes."""
+def _compare_values(values: Blocks, base: Blocks, *, sign: int, has_blocks: bool) -> Comparison:
+    """Return a row's paired difference to its baseline, uncorrected p values and effect sizes.
+
+    With `has_blocks`, values are of splits, and Cliff's delta and P(better) compare within each.
+    """
     differences = list(paired.paired_differences(values, base))
     row_values, base_values = list(values.values()), list(base.values())
-    sides = (base_values, row_values) if is_lower_better(metric) else (row_values, base_values)
-    has_enough = min(map(len, sides)) >= LEAST_RUNS
+    has_enough = min(len(row_values), len(base_values)) >= LEAST_RUNS
+    if has_blocks:
+        row_values, base_values = differences, [0.0]  # a single value gives no bootstrap interval
+    sides = (base_values, row_values) if sign < 0 else (row_values, base_values)
     improvement = paired.probability_of_improvement(*sides) if has_enough else None
     return Comparison(
         paired.paired_difference(values, base),
         permutation=paired.permutation_p(differences),
-        wilcoxon=paired.wilcoxon_p(differences),
         dz=paired.cohens_dz(differences),
         delta=paired.cliffs_delta(row_values, base_values),
         improvement=improvement,
@@ -311,6 +321,17 @@ def _choose_headers(
     return factors if factors == ("variant",) or len(factors) > 1 else ("cell",)
 
 
+def find_method_column(recipe: Table, headers: Sequence[str]) -> int:
+    """Return the position of the label that names the method: the baseline's factor, or the first.
+
+    A factor in `within` does not, since each method is compared at all its levels.
+    """
+    factors = recipe.baseline if isinstance(recipe.baseline, dict) else headers
+    candidates = [i for i, name in enumerate(headers) if name not in recipe.within]
+    methods = [i for i in candidates if headers[i] in factors]
+    return (methods or candidates or [0])[0]
+
+
 def _label_row(
     recipe: Table, headers: tuple[str, ...], cell: str, coords: Levels
 ) -> tuple[str, ...]:
@@ -332,26 +353,13 @@ def _count_components_on(coords: Levels) -> int:
 
 def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]) -> str:
     """Return the cell that the recipe names, else all components off, or the first cell."""
-    baseline = recipe.baseline
-
-    def is_baseline(cell: str) -> bool:
-        """Return whether the recipe's baseline, a name or coordinates, means this cell."""
-        levels = coords[cell]
-        if isinstance(baseline, dict):
-            items = baseline.items()
-            return all(format_level(levels.get(k)) == format_level(v) for k, v in items)
-        if baseline is not None:
-            return baseline in (cell, levels.get("variant"))
-        # the recipe names none: the first row of a comparison, or all components off
-        return recipe.kind == "compare" or _count_components_on(levels) == 0
-
     if not order:
         return ""
-    cell = next(filter(is_baseline, order), None)
+    cell = next((cell for cell in order if is_baseline(recipe, cell, coords[cell])), None)
     if cell is None:
         raise ReportError(
-            f"report: the `baseline` of the table on {recipe.study} is {baseline!r}, which is no "
-            f"cell of this study. Name one of {', '.join(order)}."
+            f"report: the `baseline` of the table on {recipe.study} is {recipe.baseline!r}, which "
+            f"is no cell of this study. Name one of {', '.join(order)}."
         )
     return cell
 

@@ -17,6 +17,7 @@ from reports.tables.cells import (
     collect_levels,
     explain_measurement,
     find_resolution,
+    find_sign,
     list_missing_seeds,
 )
 from reports.tables.model import Field, Sheet
@@ -125,9 +126,12 @@ def fit_study(frame: Frame, cells: DataFrame, metric: str, order: int = 2) -> St
     The 95 % intervals hold together: those of all main effects, and that of all on − all off.
     """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
-    resolution = find_resolution(cells, metric)
+    resolution = find_resolution(frame, cells, metric)
     family = sum(len(names) > 1 for names in levels.values()) + 1  # intervals that hold together
-    fit = fit_factorial(data, order=order, levels=levels, resolution=resolution, family=family)
+    sign = find_sign(frame, str(cells["study"].iloc[0]), metric)
+    fit = fit_factorial(
+        data, order=order, levels=levels, resolution=resolution, family=family, sign=sign
+    )
     return StudyFactorial(data, levels, resolution, fit)
 
 

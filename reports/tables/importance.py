@@ -7,7 +7,7 @@ from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.importance import LEAST, compute_importances
-from reports.tables.cells import collect_trials, explain_protocol
+from reports.tables.cells import collect_trials, explain_protocol, find_sign
 from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
 from reports.tables.model import Field, Sheet
 
@@ -23,7 +23,9 @@ def importance(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     metric = recipe.metrics[0]
     space = find_search_space(frame, recipe.study)
     trials = collect_trials(cells, metric).trials
-    points, values = [trial.coords for trial in trials], [trial.result.mean for trial in trials]
+    sign = find_sign(frame, recipe.study, metric)
+    points = [trial.coords for trial in trials]
+    values = [sign * trial.result.mean for trial in trials]
     importances = compute_importances(points, values, space, evaluator=recipe.evaluator)
     notes = [explain_protocol(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []

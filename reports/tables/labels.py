@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from reports.recipe import Table, to_level_name
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -22,7 +24,7 @@ class Metric:
 
 
 # Label, unit and direction of every metric stand here, and nowhere else. DVML prints the KS p-value
-# and its deviation in per cent; NIR's Table 3 and DVML's Table 4 want less of four of them.
+# and its deviation in per cent; NIR's Table 3 and DVML's Table 4 want less of the marked ones.
 METRICS = {
     "map_at_r": Metric("MAP@R"),
     "r_precision": Metric("R-Precision"),
@@ -45,7 +47,7 @@ METRICS = {
     "top_1_accuracy": Metric("top-1 accuracy"),
     "top_5_accuracy": Metric("top-5 accuracy"),
 }
-SHARP = (
+SHARP = (  # means over images
     *("map_at_r", "r_precision", "map", "map_with_query"),
     *("map_at_1000", "map_at_1000_of_found", "map_at_100_of_found"),
 )
@@ -170,6 +172,18 @@ def format_level(value: Any) -> str:
         mantissa, exponent = f"{value:.3e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return f"{value:.4g}"
+
+
+def is_baseline(recipe: Table, cell: str, levels: Mapping[str, Any]) -> bool:
+    """Return whether the recipe's baseline, a name or coordinates, means a cell with `levels`."""
+    baseline = recipe.baseline
+    if isinstance(baseline, dict):
+        shown = {name: format_level(to_level_name(levels.get(name))) for name in baseline}
+        return all(shown[name] == format_level(value) for name, value in baseline.items())
+    if baseline is not None:
+        return baseline in (cell, levels.get("variant"))
+    # the recipe names none: the first row of a comparison, or all components off
+    return recipe.kind == "compare" or "on" not in levels.values()
 
 
 def to_slug(text: str) -> str:

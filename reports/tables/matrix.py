@@ -2,6 +2,7 @@
 
 from reports.frame import OTHER, Frame
 from reports.tables import labels
+from reports.tables.comparison import find_method_column
 from reports.tables.model import Field, Sheet, TableData, TableRow
 from reports.tables.verdict import Verdict, judge_tables
 
@@ -26,8 +27,8 @@ def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
         if row.printed_only:
             continue
         names = list(row.levels)
+        names[find_method_column(table.recipe, table.headers)] += OTHER * row.cell.endswith(OTHER)
         level = names.pop(column)
-        names[-1] += OTHER * row.cell.endswith(OTHER)
         columns[level] = None
         verdict, measured = verdicts.get(row.cell), row.measured[metric]
         grid.setdefault((*names,), {})[level] = _format_cell(table, row, verdict)

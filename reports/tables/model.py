@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table
@@ -43,9 +43,9 @@ class Comparison:
     """One row against the baseline row, at their common seeds.
 
     Attributes:
-        difference, permutation, wilcoxon, dz: paired by seed (p two-sided).
-        delta, improvement: Cliff's delta and P(better), over all pairs of runs.
-        p, p_wilcoxon: Holm-corrected over the family.
+        difference, permutation, dz: paired by seed (p two-sided).
+        delta, improvement: Cliff's delta and P(better), of all pairs of runs, or within splits.
+        p: of the permutation test, Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
         family: number of comparisons of the correction.
         searches, searches_sd: number of searches over which the values are means, and the standard
@@ -54,12 +54,10 @@ class Comparison:
 
     difference: Difference | None
     permutation: float | None
-    wilcoxon: float | None
     dz: float | None
     delta: float | None
     improvement: Improvement | None
     p: float | None = None
-    p_wilcoxon: float | None = None
     judgement: Judgement | None = None
     family: int = 0
     searches: int = 1
@@ -96,7 +94,7 @@ class TableRow:
 
     Attributes:
         planned: number of planned seeds.
-        levels: the labels without the words that may follow the first of them.
+        levels: the labels without the words that may follow the method's name.
         gaps: what is missing and why, a line each.
         tuning: number of trials that tuned it, if known; tuned: the same as text.
         against: cell of its baseline row; its own cell for the baseline; None without one.
@@ -128,7 +126,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TableData:
-    """A table of cells, ready to be written."""
+    """A table of cells, ready to be written. unit: what n counts."""
 
     recipe: Table
     key: str
@@ -136,6 +134,7 @@ class TableData:
     headers: tuple[str, ...]
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
+    unit: Literal["seed", "split"] = "seed"
 
     @property
     def metrics(self) -> tuple[str, ...]:

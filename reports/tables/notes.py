@@ -5,23 +5,22 @@ Notes that apply to all tables have the same words, so a report prints them once
 
 from collections.abc import Sequence
 
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.recipe import Table
 from reports.stats.comparison_rule import load_rule
-from reports.tables.cells import EMPTY, find_protocol, find_smallest
-from reports.tables.labels import display_scale, format_metric_label
+from reports.tables.cells import EMPTY, describe_criterion, find_protocol, find_smallest
+from reports.tables.labels import display_scale
 from reports.tables.model import Comparison, TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
-SIZES = (
-    f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
-    "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
-    "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
-    "of one side win."
-)
-
-
+SIZES = f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
+CHANCES = {  # by what is compared
+    "seed": "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
+    "percentile bootstrap interval, which is too narrow at few seeds and none where all runs of "
+    "one side win.",
+    "split": "share of the splits on which the row beats its baseline, ties half.",
+}
 LEAST_SPLITS = 5  # for a claim about further searches
 
 
@@ -96,6 +95,7 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     count = f"{family} comparison{'' if family == 1 else 's'}"
     if recipe.kind == "components":
         count = "verdicts judge the components' effects, where cells have several seeds"
+    unit = "split" if frame.get_declared_study(recipe.study).get("splits") else "seed"
     together = "the rows of one baseline"
     if recipe.matrix is not None:
         together = "all comparisons of the table (Šidák's correction over its baselines)"
@@ -103,8 +103,8 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
         f"Δ: row − baseline row; intervals hold together with 95 % over {together}. "
         f"{load_rule(frame.recipe.rule).description} Better or worse: the interval leaves out 0. "
         "No difference: it lies within ±δ. Open: neither.",
-        SIZES,
-        f"{format_metric_label(primary)} decides{smallest}; {count}.",
+        SIZES + CHANCES[unit],
+        f"{describe_criterion(frame, recipe.study, primary)} decides{smallest}; {count}.",
         *_explain_search_scatter(recipe, [item for item in comparisons if item]),
     ]
 
@@ -112,7 +112,7 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
 def _explain_search_scatter(recipe: Table, comparisons: Sequence[Comparison]) -> list[str]:
     """Return a note on the searches' standard deviation, which is in the intervals; [] for one."""
     scale = display_scale(recipe.metrics[0])
-    distinct = [item for item in comparisons if item.judgement and item.judgement.call]
+    distinct = [i for i in comparisons if i.difference and i.difference.method != "same"]
     deviations = [scale * item.searches_sd for item in distinct if item.searches_sd is not None]
     if not deviations:
         return []
@@ -156,9 +156,22 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
         )
     # cell → study that tuned it → number of trials
     lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
+    alike: dict[str, list[str]] = {}  # studies in words → the rows that they tuned
+    for row in rows:
+        studies = lineages.get(row.cell, {})
+        if len(studies) > 1:
+            words = [f"{n} of {_write_levels(name, row.cell)}" for name, n in studies.items()]
+            alike.setdefault(" + ".join(words), []).append(row.cell)
     parts = [
-        f"{row.cell}: {' + '.join(f'{n} of {name}' for name, n in lineages[row.cell].items())}"
-        for row in rows
-        if len(lineages.get(row.cell, {})) > 1
+        f"{cells[0]}{f' and {len(cells) - 1} more' if len(cells) > 1 else ''}: {words}"
+        for words, cells in alike.items()
     ]
     return notes + ([f"Tuning trials, study by study: {'; '.join(parts)}."] if parts else [])
+
+
+def _write_levels(study: str, cell: str) -> str:
+    """Return `tune_{method}_{data}` for `tune_ddml_emoji` and the cell `data=emoji,method=ddml`."""
+    for level in cell.removesuffix(OTHER).split(","):
+        factor, _, name = level.partition("=")
+        study = study.replace(name, f"{{{factor}}}") if name else study
+    return study

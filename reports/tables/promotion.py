@@ -14,6 +14,7 @@ from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
     explain_measurement,
+    find_sign,
     group_by_cell,
     group_by_seed,
     list_missing_seeds,
@@ -32,15 +33,17 @@ class Promotion:
     Attributes:
         source: the source study. values: its cell → values by seed, of the metric `by`.
         by: the metric of the cells' ranks. maximize: whether higher is better.
+        sign: of the metric after promotion, see `find_sign`.
     """
 
     source: str
     values: Mapping[str, Mapping[int, float]]
     by: str
     maximize: bool
+    sign: int
 
 
-def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
+def find_promotion(frame: Frame, study: str, metric: str, section: str) -> Promotion:
     """Return a promote study's source: its name, values and ranking metric; else ReportError."""
     declared = frame.get_declared_study(study)
     if frame.get_design(study) != "promote":
@@ -49,12 +52,11 @@ def find_promotion(frame: Frame, study: str, section: str) -> Promotion:
             "promote study. Name a promote study."
         )
     source = str(declared["of"])
-    by = str(declared.get("by") or frame.get_objective(source)[0])
-    objectives = frame.get_declared_study(source).get("objectives") or []
-    directions = {objective["metric"]: objective.get("direction") for objective in objectives}
+    by, is_maximized = frame.get_objective(source)
     has_cells = source in frame.study_order
     values = group_by_cell(frame.select_study(source), by) if has_cells else {}
-    return Promotion(source, values, by, directions.get(by) != "minimize")
+    sign = find_sign(frame, study, metric)
+    return Promotion(source, values, by, is_maximized, sign)
 
 
 class Move(NamedTuple):
@@ -78,13 +80,10 @@ def list_moves(cells: DataFrame, promotion: Promotion, metric: str) -> list[Move
     return moves
 
 
-def score_moves(
-    moves: Sequence[Move], promotion: Promotion, metric: str
-) -> tuple[list[float], list[float]]:
+def score_moves(moves: Sequence[Move], promotion: Promotion) -> tuple[list[float], list[float]]:
     """Return the means before and after promotion, with signs with which higher is better."""
     before_sign = 1 if promotion.maximize else -1
-    after_sign = -1 if labels.is_lower_better(metric) else 1
-    return [before_sign * m.before for m in moves], [after_sign * m.after for m in moves]
+    return [before_sign * m.before for m in moves], [promotion.sign * m.after for m in moves]
 
 
 def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
@@ -94,7 +93,7 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     intervals: of the metric that ranked the cell there, and of the metrics after promotion. A note
     has Spearman's correlation of the two rankings. The study must have the design `promote`.
     """
-    promotion = find_promotion(frame, recipe.study, "report")
+    promotion = find_promotion(frame, recipe.study, recipe.metrics[0], "report")
     by, source = promotion.by, promotion.source
     coordinates = dict.fromkeys(name for coords in cells["coords"] for name in coords)
     names = [name for name in coordinates if name not in (RANK, SOURCE, NEUTRAL)]
@@ -168,7 +167,7 @@ def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, dig
 def _explain_agreement(recipe: Table, promotion: Promotion, moves: list[Move]) -> str:
     """Write a note on the rank correlation of the cells' means before and after promotion."""
     metric, source = recipe.metrics[0], promotion.source
-    rho = spearman(*score_moves(moves, promotion, metric))
+    rho = spearman(*score_moves(moves, promotion))
     before_label, after_label = map(labels.format_metric_label, (promotion.by, metric))
     subject = (
         f"Spearman's rank correlation of {before_label} in {source} and {after_label} in "

@@ -140,10 +140,14 @@ def explain_rows(
         notes.append(f"Rows are on {count} data sets: differences are taken within each of them.")
     if alone := [row.cell for row in rows if row.cell in data and row.against is None]:
         notes.append(f"No baseline to compare with: {', '.join(alone)}.")
+    by_words: dict[str, list[str]] = {}
+    for cell, words in neutral.items():
+        by_words.setdefault(words, []).append(cell)
     notes += [
-        f"{cell}: {words}. No configuration was better in validation than the plain loss at the "
-        f"best learning rates of the baseline; {cell}{OTHER}: the best other one."
-        for cell, words in neutral.items()
+        f"{', '.join(cells)}: {words}. {'In these searches no' if 'searches' in words else 'No'} "
+        "configuration was better in validation than the plain loss at the best learning rates of "
+        f"the baseline; “{OTHER.removeprefix(', ')}”: the best other one."
+        for words, cells in by_words.items()
     ]
     by_reason: dict[str, list[str]] = {}
     for refused in frame.get_plan_note("refused", recipe.study) or []:

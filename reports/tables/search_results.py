@@ -9,13 +9,15 @@ from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
+    describe_criterion,
     explain_measurement,
+    find_sign,
     group_by_cell,
     list_missing_seeds,
     run_ids,
     summarize_cells,
 )
-from reports.tables.labels import format_level, format_metric_label, is_lower_better, to_slug
+from reports.tables.labels import format_level, to_slug
 from reports.tables.model import MeasuredMetric, TableData, TableRow
 
 MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
@@ -28,8 +30,8 @@ def searched(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
     index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
     results = summarize_cells(cells, recipe.metrics[0])
-    sign = 1 if is_lower_better(recipe.metrics[0]) else -1
-    ranked = sorted(results, key=lambda cell: (sign * results[cell].mean, index[cell], cell))
+    sign = find_sign(frame, recipe.study, recipe.metrics[0])
+    ranked = sorted(results, key=lambda cell: (-sign * results[cell].mean, index[cell], cell))
     rows = []
     for cell in ranked[: recipe.top]:
         group = cells[cells["cell"] == cell]
@@ -42,7 +44,7 @@ def searched(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
         gaps = list_missing_seeds(group)
         rows.append(TableRow(cell, labels, measured, run_ids(group), planned, gaps))
     total = cells["cell"].nunique()
-    by = format_metric_label(recipe.metrics[0])
+    by = describe_criterion(frame, recipe.study, recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     if (cells["cell"] == NEUTRAL).any():
         notes.append(NEUTRAL_NOTE)

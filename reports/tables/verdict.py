@@ -15,16 +15,21 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels, find_smallest
+from reports.tables.cells import Cells, Levels, find_sign, find_smallest
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import format_coordinate, is_lower_better
+from reports.tables.labels import format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
 DECIDED = ("better", "worse")
 TOTAL = "all on − all off"
+NOT_COMPARED = "No table sets cells beside a baseline, so there is no comparison to judge."
+WITHHELD = (
+    "Rows beside a baseline have no verdict: they were tuned on classes that some splits test or "
+    "in another regime, or a race dropped them."
+)
 
 
 @dataclass(frozen=True)
@@ -108,28 +113,33 @@ def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
     return [sorted(group, key=lambda item: CALLS.index(item.call)) for group in groups.values()]
 
 
-def summarize_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
-    """Return one sentence that counts the verdicts by kind, or says why there are none."""
+def summarize_verdicts(
+    frame: Frame, verdicts: Sequence[Verdict], tables: Sequence[AnyTable] = ()
+) -> str:
+    """Return one sentence that counts the verdicts by kind, or says why `tables` have none."""
     if not (frame.cells["status"] == "done").any():
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
     if not verdicts and frame.progress and frame.find_incomplete_studies():
         return "There is no verdict before all trials of a study have ended."
     if not verdicts:
-        return "No table sets cells beside a baseline, so there is no comparison to judge."
+        rows = [row for table in tables if isinstance(table, TableData) for row in table.rows]
+        has_baseline = any(row.against not in (None, row.cell) for row in rows)
+        return WITHHELD if has_baseline else NOT_COMPARED
     if controls := _summarize_controls(verdicts):
         return controls
     counts = Counter(verdict.call for verdict in verdicts)
-    names = {"no difference": "no difference above δ", "same": "the same as another row"}
+    names = {"no difference": "no difference above δ"}
     parts = [
         f"{counts[call]} {names.get(call, call)}"
         for call in CALLS
-        if counts[call] or call in DECIDED
+        if (counts[call] and call != "same") or call in DECIDED
     ]
+    same = f"; {counts['same']} the same as another row" if counts["same"] else ""
     compared = len(verdicts) - counts["same"]
     if not compared:
         return f"Rows compared: {len(verdicts)}, each the same as another row."
-    return f"Of {compared} comparison{'' if compared == 1 else 's'}: {', '.join(parts)}."
+    return f"Of {compared} comparison{'' if compared == 1 else 's'}: {', '.join(parts)}{same}."
 
 
 def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
@@ -157,29 +167,21 @@ def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
 def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
     """Return the arguments of `Verdict` that are equal for all verdicts of a table."""
     metric, study = table.metrics[0], table.recipe.study
-    has_splits = frame.get_declared_study(study).get("splits") is not None
     return {
         **{"title": table.title, "key": table.key, "study": study, "metric": metric},
         **{"digits": table.recipe.digits, "smallest": find_smallest(frame, metric)},
-        "unit": "split" if has_splits else "seed",
+        "unit": table.unit,
     }
 
 
 def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
-    """Return the verdict on each row that has a baseline row.
-
-    A row that a race dropped (as clearly worse) has no verdict. Neither has a row if it or its
-    baseline was tuned in another regime (training length, data, …) than it is trained in.
-    """
+    """Return the verdict on each row that has a baseline row, unless it is withheld."""
     shared, metric = _collect_shared_fields(frame, table), table.metrics[0]
     rows = {row.cell: row for row in table.rows}
-    other_regimes = frame.get_plan_note("other_regimes", table.recipe.study) or {}
     verdicts = []
     for row in table.rows:
         comparison, base = row.measured[metric].compared, rows.get(row.against or "")
         if base is None or comparison is None or comparison.judgement is None:
-            continue
-        if {row.cell, base.cell} & other_regimes.keys():
             continue
         judgement, gap = comparison.judgement, comparison.difference
         same_row = rows.get(judgement.same_as or "")
@@ -198,7 +200,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 family=comparison.family,
                 in_matrix=table.recipe.matrix is not None,
                 tuned=_describe_tuning(table, row, base),
-                printed=_compare_with_print(table, row, base),
+                printed=_compare_with_print(frame, table, row, base),
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
             )
@@ -228,7 +230,9 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
     return text
 
 
-def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> PrintedGain | None:
+def _compare_with_print(
+    frame: Frame, table: TableData, row: TableRow, base: TableRow
+) -> PrintedGain | None:
     """Compare the gain that a paper prints for a row with the measured interval.
 
     The gain is the one that the recipe names for the row in `gains`; else that
@@ -236,24 +240,26 @@ def _compare_with_print(table: TableData, row: TableRow, base: TableRow) -> Prin
     """
     if row.gain is not None:
         gain, source = compute_printed_gain(row.gain)
-        return _place_gain(row.measured[row.gain.metric], row.gain.metric, gain, source)
+        sign = find_sign(frame, table.recipe.study, row.gain.metric)
+        return _place_gain(row.measured[row.gain.metric], row.gain.metric, gain, sign, source)
     for metric in table.metrics:
         printed, base_printed = row.measured[metric].printed, base.measured[metric].printed
         if printed and base_printed:
             gain = (printed.value - base_printed.value) / printed.scale
-            if placed := _place_gain(row.measured[metric], metric, gain):
+            sign = find_sign(frame, table.recipe.study, metric)
+            if placed := _place_gain(row.measured[metric], metric, gain, sign):
                 return placed
     return None
 
 
 def _place_gain(
-    measured: MeasuredMetric, metric: str, gain: float, source: str = ""
+    measured: MeasuredMetric, metric: str, gain: float, sign: int, source: str = ""
 ) -> PrintedGain | None:
     """Set a printed gain beside the measured interval; None without an interval."""
     gap = measured.difference
     if gap is None or gap.low is None or gap.high is None:
         return None
-    excluded = gain < gap.low if is_lower_better(metric) else gain > gap.high
+    excluded = gain < gap.low if sign < 0 else gain > gap.high
     return PrintedGain(metric, gain, gap.low <= gain <= gap.high, excluded, source)
 
 
@@ -288,7 +294,8 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     if total is not None:
         gaps[TOTAL] = total
 
-    shared, is_lower = _collect_shared_fields(frame, table), is_lower_better(metric)
+    shared = _collect_shared_fields(frame, table)
+    is_lower = find_sign(frame, table.recipe.study, metric) < 0
     verdicts = []
     for name, gap in gaps.items():
         judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
@@ -300,7 +307,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
                 label=name if name == TOTAL else f"{name}, main effect",
                 baseline="off",
                 call="same" if same else judgement.call or "open",
-                difference=Difference(0.0, None, None, gap.n, "same") if same else gap,
+                difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
                 n=gap.n,
                 small=judgement.small,
                 same_as="off" if same else "",

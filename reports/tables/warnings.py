@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
-from reports.tables.cells import collect_trials
-from reports.tables.labels import format_level, is_lower_better, is_share
+from reports.tables.cells import collect_trials, find_sign
+from reports.tables.labels import format_level, is_share
 
 FEWEST_STEPS = 100  # of a trial, because optimisers have hardly begun
 LEAST_MOVEMENT = 0.005  # of a share: half a point; of other metrics this part of their mean size
@@ -21,7 +21,7 @@ OVERWHELMING = 1000.0  # times the metric term's gradient; trials warn of it in 
 
 
 def find_warnings(frame: Frame) -> list[str]:
-    """Return the warnings of this module, study by study."""
+    """Return the warnings of this module; studies with the same warning share a line."""
     lines = []
     for study in frame.study_order:
         metric, _ = frame.get_objective(study)
@@ -30,7 +30,10 @@ def find_warnings(frame: Frame) -> list[str]:
         lines += _warn_of_stationary_curves(frame, study, metric)
         lines += _warn_of_narrow_ranges(frame, study, metric)
         lines += _warn_of_large_gradients(frame, study)
-    return lines
+    studies: dict[str, list[str]] = {}
+    for study, _, text in (line.partition(": ") for line in lines):
+        studies.setdefault(text, []).append(study)
+    return [f"{', '.join(names)}: {text}" for text, names in studies.items()]
 
 
 def is_stationary(values: Sequence[float], metric: str) -> bool | None:
@@ -127,9 +130,9 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
-    sign = 1 if is_lower_better(metric) else -1
+    sign = find_sign(frame, study, metric)
     trials = collect_trials(frame.select_study(study), metric).trials
-    ranked = sorted(trials, key=lambda trial: sign * trial.result.mean)
+    ranked = sorted(trials, key=lambda trial: -sign * trial.result.mean)
     lines = []
     if len(trials) > 1 and len({trial.result.mean for trial in trials}) == 1:
         lines.append(

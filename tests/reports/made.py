@@ -80,6 +80,14 @@ def frame(
     return assemble(rows, {"s": {"design": design, **(study or {})}}, **planned, **options)
 
 
+def divide(found: Frame, splits: int) -> Frame:
+    """The study `s` of a frame, whose seeds become so many splits with equal numbers of seeds."""
+    found.document["studies"]["s"]["splits"] = splits
+    seeds = found.cells["seed"]
+    found.cells = found.cells.assign(fold=seeds % splits, seed=seeds // splits)
+    return found
+
+
 def drawer(kind: str) -> FigureKind:
     """Return what draws a kind of figure."""
     figure = load_kind("figures", kind)

@@ -17,11 +17,11 @@ from reports.pages.verdict_file import read_verdicts
 from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
-from reports.sweeps.overview import Overview, collect_lines, format_overview
-from reports.sweeps.overview import fill_block as overview_block
 from reports.tables.build import build_table
 from reports.tables.labels import is_lower_better
 from tests.reports.made import frame
+from tests.reports.overview import Overview, collect_lines, format_overview
+from tests.reports.overview import fill_block as overview_block
 
 ROOT = Path(__file__).parents[2]
 SPACES = ROOT / "search_spaces"
@@ -132,7 +132,7 @@ def test_a_measured_table_stands_in_a_block_of_its_sweep() -> None:
 def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     """Each number is read from them again, and each verdict follows anew."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    recipe = (ROOT / "reports" / "sweeps" / "first_page.yaml").read_text(encoding="utf-8")
+    recipe = (ROOT / "tests" / "reports" / "first_page.yaml").read_text(encoding="utf-8")
     overview = Overview.model_validate(yaml.safe_load(recipe))
     folder = SPACES / "verdicts"
     lines = collect_lines(overview, cache(lambda name: read_verdicts(folder / f"{name}.json")))

@@ -146,6 +146,15 @@ def test_the_same_runs_give_the_same_bytes(report: Report, finished: Any, tmp_pa
     }
 
 
+def test_the_terminal_prints_every_note_that_a_table_names(report: Report) -> None:
+    body, _, listed = report.text.partition("\nNotes\n")
+    numbers = [int(number) for number in re.findall(r"^  (\d+)\. ", listed, re.MULTILINE)]
+    assert len(numbers) > 1 and numbers == list(range(1, len(numbers) + 1))
+    named = re.findall(r"^  Notes? ([\d, ]+)\.$", body, re.MULTILINE)
+    assert {int(number) for line in named for number in line.split(",")} == set(numbers)
+    assert "d_z:" in report.paths["report.md"].read_text() and "d_z:" not in report.text
+
+
 def test_files_are_logged_to_the_parent_once(sweep: Any, tmp_path: Path) -> None:
     sweep.finish(sweep.plan(seeds=1)[:8])
     sweep.track()

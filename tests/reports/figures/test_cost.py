@@ -11,19 +11,21 @@ import pytest
 from reports.figures.cost import collect_cost_points, cost, find_pareto_front
 from reports.frame import Frame
 from reports.recipe import Figure
-from tests.reports.made import METRIC, frame
+from tests.reports.made import METRIC, Row, assemble, divide, frame
 
 SECONDS = {"a": 10.0, "b": 20.0, "c": 200.0, "d": 210.0}
 VALUES = {"a": 0.40, "b": 0.39, "c": 0.60, "d": 0.60}
 RECIPE = Figure(kind="cost", studies=("s",), metric=METRIC)
 
 
-def made(metric: str = METRIC) -> Frame:
+def made(metric: str = METRIC, *, seeds: int = 2) -> Frame:
     def value(at: dict[str, Any], seed: int) -> float:
         return VALUES[at["variant"]] + 0.01 * seed
 
-    found = frame("compare", [{"variant": name} for name in VALUES], value, metric=metric, seeds=2)
-    paid = [SECONDS[name] + seed for name in VALUES for seed in range(2)]
+    found = frame(
+        "compare", [{"variant": name} for name in VALUES], value, metric=metric, seeds=seeds
+    )
+    paid = [SECONDS[name] + seed for name in VALUES for seed in range(seeds)]
     return Frame(None, found.parents, found.trials.assign(seconds=paid))
 
 
@@ -50,6 +52,27 @@ def test_a_cell_s_point_is_its_means_and_with_folds_a_seed_costs_all_of_them() -
     found.cells = found.cells.assign(fold=[0, 1] * len(VALUES), seed=0)
     folded = [p.cost for p in collect_cost_points(found, "s", METRIC, "seconds")]
     assert folded == pytest.approx([2 * c + 1 for c in SECONDS.values()])
+
+
+@pytest.mark.parametrize("splits", [2, 4])
+def test_with_splits_a_cost_is_that_of_a_trial(splits: int) -> None:
+    points = collect_cost_points(divide(made(seeds=4), splits), "s", METRIC, "seconds")
+    assert [p.n for p in points] == [splits] * len(VALUES)
+    assert [p.cost for p in points] == pytest.approx([c + 1.5 for c in SECONDS.values()])
+
+
+def test_with_searches_a_cost_is_their_mean() -> None:
+    studies = ("s", "s_search2")
+    rows = [
+        Row(study, "a", {"variant": "a"}, 0, seed, 0.5, f"{study}-{seed}")
+        for study in studies
+        for seed in range(2)
+    ]
+    design = {"design": "compare"}
+    found = assemble(rows, dict.fromkeys(studies, design), searches={"s": ["s_search2"]})
+    found.cells["seconds"] = [10.0, 11.0, 20.0, 21.0]
+    (point,) = collect_cost_points(found, "s", METRIC, "seconds")
+    assert (point.n, point.cost) == (2, pytest.approx(15.5))
 
 
 def test_marks_and_the_front_are_drawn() -> None:

@@ -13,10 +13,11 @@ from scipy import stats as scipy_stats
 from reports.figures.critical_difference import collect_blocks
 from reports.figures.factor_curves import collect_lines, draw_factor_curves
 from reports.figures.heatmap import SPAN, compute_color_scale, draw_heatmap
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.recipe import FactorCurves, Figure, Heatmap, Table
 from reports.stats.describe import pooled_sd, t_interval
 from reports.tables.build import build_table
+from reports.tables.labels import format_with_interval
 from tests.reports.made import METRIC, drawer, frame
 
 NAMES = ("agnostic", "specific", "split")
@@ -77,6 +78,52 @@ def test_interaction_lines_are_means_over_the_other_factors() -> None:
         assert [tuple(segment[:, 1]) for segment in segments] == bars
     one = frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.1 * at["a"])
     assert not draw(one, "interactions").spots
+
+
+# --- rows `…, not neutral`, and cells that are copies
+
+METHODS = [{"loss": loss, "method": m} for loss in ("pa", "ms") for m in ("plain", "ddml")]
+METHOD_NAMES = [" ".join(at.values()) for at in METHODS]
+
+
+def of_methods(at: dict[str, Any], seed: int) -> float:
+    """The best of `ms ddml` is `ms plain`, so that both are copies; with the method on it loses."""
+    if "neutral" in at:
+        return 0.1 + seed / 1000
+    at = {**at, "method": "plain"} if at["loss"] == "ms" else at
+    noise = ((7 * seed + 3 * ord(at["loss"][0]) + 2 * len(at["method"])) % 5) / 1000
+    return 0.4 + 0.05 * (at["method"] == "ddml") + 0.1 * (at["loss"] == "pa") + noise
+
+
+def methods(*, other: bool = True) -> Frame:
+    coords = [*METHODS, {**METHODS[-1], "neutral": "left out"}]
+    names = [*METHOD_NAMES, f"{METHOD_NAMES[-1]}{OTHER}"]
+    count = len(coords) if other else len(METHODS)
+    return frame("compare", coords[:count], of_methods, seeds=4, names=names[:count])
+
+
+def drawn_means(drawn: Any) -> list[list[float]]:
+    return [list(bars.lines[0].get_ydata()) for bars in drawn.figure.axes[0].containers]
+
+
+def test_a_row_that_is_not_neutral_adds_no_second_value_to_a_level() -> None:
+    interactions = draw(methods(), "interactions")
+    assert drawn_means(interactions) == drawn_means(draw(methods(other=False), "interactions"))
+    assert {run.split("-")[0] for run in interactions.run_ids} == {f"run{i}" for i in range(4)}
+    bars, rows = draw(methods(), "shapley"), effects(methods())
+    widths = [bar.get_width() for bar in bars.figure.axes[0].patches]
+    shares = [100 * rows[name]["shapley"] for name in ("loss", "method")]
+    assert widths == pytest.approx(sorted(shares, reverse=True))
+    curves = draw_factor_curves(methods(), FactorCurves(studies=("s",), x="loss", metric=METRIC))
+    assert len(curves.figure.axes[0].containers) == 2, "a line for plain and one for ddml"
+
+
+def test_an_interaction_has_the_interval_of_the_table_where_cells_are_copies() -> None:
+    found = methods()
+    term = effects(found)["loss*method"]
+    text = format_with_interval(term["effect"], term["low"], term["high"], METRIC, 2)
+    (panel,) = draw(found, "interactions").figure.axes
+    assert panel.get_title(loc="left").endswith(f"effect {text}")
 
 
 # --- mean ranks over blocks

@@ -90,6 +90,13 @@ def test_each_tells_what_was_read(made: Frame) -> None:
     assert marks[1] == "one, b: 4 images, 25.0 %"
 
 
+def test_uncertainty_names_the_histograms_that_it_draws(made: Frame) -> None:
+    drawn = drawer("uncertainty")(made, recipe("uncertainty"))
+    (legend,) = [axes.get_legend() for axes in drawn.figure.axes if axes.get_legend()]
+    named = drawn.caption.partition("Above: ")[2].partition(". Below")[0]
+    assert named == ", ".join(text.get_text() for text in legend.get_texts())
+
+
 def test_a_row_whose_best_is_the_baseline_shows_its_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the baseline would be shown twice, under two names."""
     names = ["plain", "ddml", f"ddml{OTHER}"]

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.cells import collect_trials
+from reports.tables.cells import collect_trials, find_sign
 from tests.reports.made import METRIC, drawer, frame
 
 SPACE = {
@@ -52,14 +52,22 @@ MEANS = {i + 1: 0.5 + 0.008 * i + 0.005 for i in DONE}  # number → mean over t
 
 def test_trials_are_numbered_as_proposed_and_the_best_so_far_follows() -> None:
     means = list(MEANS.values())
-    for metric, better, number in ((METRIC, np.maximum, 12), ("test/spectrum", np.minimum, 1)):
-        cells = made(metric).select_study("s")
+    minimize = [{"metric": METRIC, "direction": "minimize"}]
+    cases: list[tuple[str, list[dict[str, str]], Any, int]] = [
+        (METRIC, [], np.maximum, 12),
+        ("test/spectrum", [], np.minimum, 1),
+        (METRIC, minimize, np.minimum, 1),  # as the search declares, though more is better
+    ]
+    for metric, objectives, better, number in cases:
+        found = made(metric)
+        found.document["studies"]["s"]["objectives"] = objectives
+        cells, sign = found.select_study("s"), find_sign(found, "s", metric)
         trials = collect_trials(cells, metric)
         assert {each.number: each.result.mean for each in trials.trials} == pytest.approx(MEANS)
         assert trials.lost == (LOST + 1,), "it keeps its number"
         assert trials.neutral is not None and trials.neutral.mean == pytest.approx(0.6)
-        assert trials.compute_best_so_far(metric) == pytest.approx(better.accumulate(means))
-        best = trials.find_best(metric)
+        assert trials.compute_best_so_far(sign) == pytest.approx(better.accumulate(means))
+        best = trials.find_best(sign)
         assert best is not None and best.number == number
         assert collect_trials(cells.iloc[::-1], metric) == trials
 
@@ -88,5 +96,5 @@ def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
     with pytest.raises(ValidationError, match="slices shows one study"):
         Figure.model_validate({"kind": "slices", "studies": ["s", "t"]})
     for removed in ("parallel", "importance"):
-        with pytest.raises(ValidationError, match=f"'{removed}' was removed"):
+        with pytest.raises(ValidationError, match=f"'{removed}' is no kind of figure"):
             recipe(removed)

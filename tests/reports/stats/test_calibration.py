@@ -50,8 +50,8 @@ def measure_false_verdicts(
 
 
 @pytest.mark.parametrize("metric", ["map_at_r", "recall_at_1"])
-@pytest.mark.parametrize("blocks", [3, 5, 8, 10])
-@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize("blocks", [3, 8])
+@pytest.mark.parametrize("rows", [1, 7])
 def test_real_residuals_give_few_false_verdicts(rows: int, blocks: int, metric: str) -> None:
     groups = load_residuals(metric)
 
@@ -77,7 +77,7 @@ def draw_t3(rng: np.random.Generator, rows: int, n: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("draw", [draw_wild, draw_collapses, draw_t3])
-@pytest.mark.parametrize(("rows", "blocks"), [(1, 5), (2, 5), (7, 3), (7, 8)])
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 5), (7, 3)])
 def test_odd_noise_gives_few_false_verdicts(draw: Draw, rows: int, blocks: int) -> None:
     assert measure_false_verdicts(draw, rows, blocks) <= MOST
 
@@ -136,14 +136,12 @@ def test_the_size_that_is_seen_is_seen_in_four_of_five_tables(rows: int, blocks:
 POWER = {  # (rows, seeds): power in % at 2, 3, 5 and 10 sd of a run
     (1, 3): [30, 51, 86, 100],
     (1, 5): [68, 94, 100, 100],
-    (1, 8): [93, 100, 100, 100],
-    (7, 3): [16, 44, 84, 100],
     (7, 5): [56, 92, 100, 100],
     (7, 8): [88, 100, 100, 100],
 }
 
 
-@pytest.mark.parametrize(("rows", "blocks"), [(1, 3), (1, 5), (1, 8), (7, 3), (7, 5), (7, 8)])
+@pytest.mark.parametrize(("rows", "blocks"), list(POWER))
 def test_the_table_of_power(rows: int, blocks: int) -> None:
     rng, rule, power = np.random.default_rng(7), load_rule("dunnett_and_t"), []
     for size in (2, 3, 5, 10):
@@ -157,7 +155,7 @@ def test_the_table_of_power(rows: int, blocks: int) -> None:
 
 
 @pytest.mark.parametrize("rule", ["dunnett_and_t", "holm_t"])
-@pytest.mark.parametrize("columns", [2, 8])
+@pytest.mark.parametrize("columns", [2, 4])
 def test_the_cells_of_a_matrix_are_wrong_together_in_5_percent(columns: int, rule: str) -> None:
     rng, judge_by, wrong = np.random.default_rng(columns), load_rule(rule), 0
     for _ in range(TABLES):

@@ -55,6 +55,54 @@ def test_a_cell_s_difference_is_paired_by_seed() -> None:
     assert calls(made(0.05, tag="x"), made())["ddml"] == "worse"
 
 
+def test_a_row_that_copies_another_has_its_call() -> None:
+    """As of a method whose best is neutral; only what is the same in both sweeps is equal."""
+    rows = [{"variant": name} for name in ("plain", "ddml", "neutral")]
+
+    def build(loss: float, tag: str) -> Frame:
+        def value(at: dict[str, Any], seed: int) -> float:
+            own = 0.02 if at["variant"] == "ddml" else loss * (1 + 0.01 * (seed % 3))
+            return 0.5 + 0.01 * (seed % 4) - own
+
+        found = frame("compare", rows, value, seeds=SEEDS)
+        for cell in found.document["cells"]:
+            cell["trial_id"] = tag + cell["trial_id"]
+        trials = found.trials.assign(trial_id=tag + found.trials["trial_id"])
+        return Frame(None, found.parents, trials)
+
+    first, second = build(0.0, "a"), build(0.01, "b")
+    assert calls(first, second) == {"plain": "worse", "ddml": "equal", "neutral": "worse"}
+    assert "The second beside the first: 2 worse, 1 equal." in format_comparison(first, second)
+
+
+@pytest.mark.parametrize(
+    ("primary", "direction", "call"),
+    [
+        (None, "maximize", "worse"),
+        ("val/density", "maximize", "better"),
+        (None, "minimize", "better"),
+    ],
+)
+def test_the_metric_of_the_verdicts_is_compared_in_its_direction(
+    primary: str | None, direction: str, call: str
+) -> None:
+    """Not the first one of the study's first table."""
+    frames = []
+    for gain, tag in ((0.0, ""), (0.05, "x")):
+        found = made(gain, tag=tag)
+        study = found.document["studies"]["s"]
+        study["objectives"] = [{"metric": "val/map_at_r", "direction": direction}]
+        tables = [
+            {"kind": "effects", "study": "s", "metrics": ["val/density"]},
+            {"kind": "compare", "study": "s", "metrics": ["val/density", "test/map_at_r"]},
+        ]
+        found.document["report"] = {"tables": tables, "primary": primary}
+        values = found.trials["val/map_at_r"]
+        trials = found.trials.assign(**{"val/density": values, "test/map_at_r": 1 - values})
+        frames.append(Frame(None, found.parents, trials))
+    assert calls(*frames)["ddml"] == call
+
+
 def test_settings_that_differ_are_named_with_their_cells() -> None:
     (setting,) = list_differing_settings(made(), made(tag="x"), ["s"])
     assert setting == (

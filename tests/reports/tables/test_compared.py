@@ -12,10 +12,11 @@ from reports.errors import ReportError
 from reports.frame import OTHER, Frame
 from reports.pages import markup
 from reports.published.papers import load_published_table as printed
-from reports.recipe import Table
-from reports.tables.build import build_table
+from reports.recipe import Recipe, Table
+from reports.stats.paired import Improvement
+from reports.tables.build import build_all, build_table
 from reports.tables.labels import declare_metrics, find_metric, format_metric_label, is_share
-from reports.tables.model import TableData
+from reports.tables.model import Sheet, TableData
 from tests.reports.made import METRIC, frame
 from trainables.evaluation.metric import METRIC_REGISTRY
 
@@ -64,7 +65,33 @@ def test_where_the_best_is_neutral_the_best_other_stands_beside_it(won: list[str
     means = [round(each.mean, 3) for each in summaries if each]
     assert [(*row.labels, mean) for row, mean in zip(made.rows, means, strict=True)] == expected
     notes = [note for note in made.notes if "best is neutral" in note]
-    assert [note.partition(":")[0] for note in notes] == won and made.headers == ("variant",)
+    named = [note.partition(":")[0] for note in notes]  # rows of which the same holds share a note
+    assert named == ([", ".join(won)] if won else []) and made.headers == ("variant",)
+
+
+@pytest.mark.parametrize("within", [(), ("data",)])
+def test_what_is_said_of_a_method_stands_with_its_name(within: tuple[str, ...]) -> None:
+    """Not with the first label, which names the data."""
+    points: list[dict[str, Any]] = [
+        {"data": "birds", "method": "plain"},
+        {"data": "birds", "method": "ddml"},
+        {"data": "birds", "method": "ddml", "neutral": "left out"},
+        {"data": "birds", "method": "nir"},
+    ]
+    names = ["plain", "ddml", f"ddml{OTHER}", "nir"]
+    found = frame("compare", points, lambda c, s: 0.5 + 0.01 * len(c) + s / 1e3, names=names)
+    found.document["spec"]["other_regimes"] = {"s": {"nir": "rates from heads"}}
+    baseline = "plain" if within else {"method": "plain"}
+    layout: dict[str, Any] = {"within": within, "matrix": "data" if within else None}
+    recipe = Table(kind="compare", study="s", baseline=baseline, alone=True, **layout)
+    *matrix, table = build_all(found, Recipe(tables=(recipe,)))
+    assert isinstance(table, TableData)
+    methods = ["plain", "ddml (best is neutral)", f"ddml{OTHER}", "nir (rates from heads)"]
+    assert [row.labels for row in table.rows] == [("birds", method) for method in methods]
+    if within:
+        (sheet,) = matrix
+        assert sheet.headers == ("method", "birds") and isinstance(sheet, Sheet)
+        assert [row[0].text for row in sheet.rows] == ["plain", "ddml", f"ddml{OTHER}", "nir"]
 
 
 # --- several data sets, and factors within which rows are compared
@@ -208,3 +235,25 @@ def test_where_less_is_better_the_smaller_one_wins(
     assert comparison.difference is not None
     assert comparison.difference.mean == pytest.approx(-0.1), "the difference keeps its sign"
     assert ("↓" in markup.format_markdown_table(table)) == (metric == "test/spectrum")
+
+
+def test_over_splits_the_chance_to_win_is_counted_within_each_split() -> None:
+    """Splits differ by more than rows do: all pairs would give 0.56."""
+
+    def score(at: dict[str, Any], seed: int) -> float:
+        return 0.1 * seed + (0.01 if at["variant"] == "ddml" and seed else 0.0)
+
+    variants = [{"variant": name} for name in ("plain", "ddml")]
+    made = frame("compare", variants, score, seeds=5, study={"splits": 5})
+    made.cells["fold"], made.cells["seed"] = made.cells["seed"], 0
+    table = compared(made)
+    comparison = table.rows[1].measured[METRIC].compared
+    assert comparison is not None and comparison.improvement is not None
+    assert comparison.improvement == Improvement(0.9, None, None)  # 4 wins and a tie of 5
+    assert comparison.delta == pytest.approx(0.8)
+    assert "P(better)" in markup.build_grid(table).headers
+    assert any("share of the splits" in note for note in table.notes)
+    made.document["studies"]["s"]["objectives"] = [{"metric": METRIC, "direction": "minimize"}]
+    comparison = compared(made).rows[1].measured[METRIC].compared
+    assert comparison is not None and comparison.improvement is not None
+    assert comparison.improvement.probability == pytest.approx(0.1)

@@ -92,6 +92,8 @@ def test_agreement_is_from_worst_to_best_of_both() -> None:
     drawn = promotions(frame, FIGURE)
     assert "ρ = 1.00" in drawn.figure.axes[0].get_title(loc="left")
     assert drawn.spots[0].text.startswith("0001: rank 3")
+    frame.document["studies"]["network"]["objectives"] = MINIMIZE
+    assert "ρ = −1.00 over 3" in " ".join(build_table(frame, TABLE).notes)
 
 
 def test_other_designs_are_refused() -> None:

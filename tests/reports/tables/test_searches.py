@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
+import yaml
 
 import ablate
 from reports.frame import Frame
@@ -126,7 +127,10 @@ def test_a_row_says_in_how_many_searches_it_is_neutral() -> None:
     studies = {study: {"design": "compare"} for study in ("s", "s_search2")}
     table, _ = judge(assemble(rows, studies, searches={"s": ["s_search2"]}))
     assert table.rows[1].labels == ("ddml (best is neutral in 1 of 2 searches)",)
-    assert any(note.startswith("ddml: best is neutral in 1 of 2 searches.") for note in table.notes)
+    first = (
+        "ddml: best is neutral in 1 of 2 searches. In these searches no configuration was better"
+    )
+    assert any(note.startswith(first) for note in table.notes)
 
 
 def test_the_best_configuration_is_the_first_searchs() -> None:
@@ -134,6 +138,21 @@ def test_the_best_configuration_is_the_first_searchs() -> None:
     frame.trials["params"] = [{"training.epochs": "3"}] * len(frame.trials)
     text = format_best_config(frame, "s") or ""
     assert f"{0.54 + 0.03:.6f} (mean of 5), run run0-ddml-0" in text
+
+
+@pytest.mark.parametrize(("key", "place"), [("splits", "part"), ("folds", "fold"), (None, "fold")])
+def test_the_best_configuration_has_all_splits_or_folds(key: str | None, place: str) -> None:
+    """Not the one of its first trial; what no key of the study sets stays."""
+    frame = build_frame(splits=5)
+    frame.document["studies"]["s"] = {"design": "compare"} | ({key: 5} if key else {})
+    settings = {"training.epochs": "3", f"data.split.{place}": "0", f"data.split.{place}s": "5"}
+    frame.trials["params"] = [settings] * len(frame.trials)
+    spec = yaml.safe_load(format_best_config(frame, "s") or "")
+    split = {"split": {place: 0, f"{place}s": 5}}
+    assert spec["trial"] == {"training": {"epochs": 3}} | ({} if key else {"data": split})
+    assert [spec["studies"]["best"].get(name) for name in ("splits", "folds")] == [
+        5 if name == key else None for name in ("splits", "folds")
+    ]
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from typing import Any
 
@@ -12,6 +14,7 @@ from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
 from reports.pages import latex, markup
 from reports.pages import verdict as words
+from reports.pages.csv_table import to_csv
 from reports.recipe import Recipe, Table
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
@@ -81,6 +84,26 @@ def test_calls_follow_the_interval_and_the_metric(shift: float, metric: str, cal
         assert ("Bold: better than the baseline row" in written) == (call == "better")
 
 
+@pytest.mark.parametrize("kind", ["compare", "components"])
+def test_calls_follow_the_direction_that_a_study_declares(kind: str) -> None:
+    """On every split, though more of the metric is better elsewhere."""
+    metric = "test/density"
+    study = {"objectives": [{"metric": "val/density", "direction": "minimize"}]}
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        return 0.1 * (at["a"] == "on") + 0.02 * seed + NOISE[(seed + 3 * (at["b"] == "on")) % 8]
+
+    found = frame(kind, LEVELS, value, seeds=6, metric=metric, study=study)
+    table = build_table(found, Table(kind=kind, study="s", metrics=(metric,), baseline=LEVELS[-1]))
+    calls = {verdict.cell: verdict.call for verdict in judge_tables(found, [table])}
+    assert calls["a" if kind == "components" else "a=on,b=off"] == "worse"
+    criterion = "π_density, test (lower is better) decides"
+    assert any(note.startswith(criterion) for note in table.notes)
+    chances = [row.measured[metric].compared for row in table.rows if row.cell == "a=on,b=off"]
+    assert chances[0] is not None and chances[0].improvement is not None
+    assert chances[0].improvement.probability < 0.5
+
+
 def test_no_difference_is_a_verdict_where_the_interval_lies_within_the_smallest_effect() -> None:
     near, strict = made(0.0002, scatter=0.2), made(0.0002, scatter=0.2)
     assert judge(near).call == "no difference"
@@ -116,7 +139,41 @@ def test_copies_are_no_comparisons() -> None:
     assert words.format_call(calls["nir"]) == "same as ddml"
     assert {verdict.family for verdict in calls.values()} == {1}
     headline = summarize_verdicts(twins, [*calls.values()])
-    assert headline == "Of 1 comparison: 1 better, 0 worse, 2 the same as another row."
+    assert headline == "Of 1 comparison: 1 better, 0 worse; 2 the same as another row."
+
+
+@pytest.mark.parametrize(
+    ("metric", "images", "seeds", "call"),
+    [
+        ("test/map_at_r", 2100, 6, "same"),
+        ("test/map_at_r", 210, 6, "better"),  # two thirds of δ, which no training of copies gives
+        ("test/concentration", 2100, 6, "better"),  # no mean over images
+        ("test/nmi", 2100, 6, "better"),
+        (
+            "test/map_at_r",
+            2100,
+            4,
+            "better",
+        ),  # eight counts can share a factor of N
+    ],
+)
+def test_less_than_an_image_and_a_tenth_of_delta_is_no_difference_of_a_mean_over_images(
+    metric: str, images: int, seeds: int, call: str
+) -> None:
+    """A row with 0.4 of N images more than the other, at all seeds; its difference is shown."""
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        extra = 0.4 + 0.01 * NOISE[seed] if at["variant"] == "ddml" else 0.0
+        return 0.5 + 0.02 * seed + extra / images
+
+    variants = [{"variant": name} for name in ("plain", "ddml")]
+    found = frame("compare", variants, value, seeds=seeds, names=["plain", "ddml"], metric=metric)
+    counts = [images // 2 + place for place in range(len(found.trials))]
+    trials = found.trials.assign(**{"test/recall_at_1": [count / images for count in counts]})
+    found = Frame(None, found.parents, trials)
+    verdict = judge(found, metric)
+    assert verdict.call == call
+    assert verdict.difference and verdict.difference.mean == pytest.approx(0.4 / images, rel=0.05)
 
 
 def test_controls_are_counted_in_the_first_line() -> None:
@@ -157,11 +214,22 @@ def test_a_large_loss_is_worse_with_three_seeds() -> None:
     assert verdict.difference.mean == pytest.approx(-0.0632) and verdict.call == "worse"
 
 
+def assert_no_verdict(found: Frame, table: AnyTable) -> None:
+    """Neither in bold type nor in a file; the headline does not deny the comparison."""
+    assert judge_tables(found, [table]) == []
+    assert "**" not in markup.format_markdown_table(table)
+    rows = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert [row["verdict"] for row in rows] == ["", ""] and rows[1]["delta_low"]
+    headline = summarize_verdicts(found, [], [table])
+    assert headline.startswith("Rows beside a baseline have no verdict: they were tuned")
+    assert summarize_verdicts(found, [], []).startswith("No table sets cells beside a baseline")
+
+
 def test_rows_that_were_tuned_on_what_splits_test_have_no_verdict() -> None:
     study = {"splits": 5, "splits_seen": "allow"}
     seen = made(0.05, study=study)
     table = compared(seen)
-    assert judge_tables(seen, [table]) == []
+    assert_no_verdict(seen, table)
     assert any("Tuned on classes that some splits test" in note for note in table.notes)
 
 
@@ -170,7 +238,9 @@ def test_rows_tuned_in_another_regime_are_named_so_and_have_no_verdict() -> None
     heads.document.setdefault("spec", {})["other_regimes"] = {"s": {"ddml": "rates from heads"}}
     table = compared(heads)
     assert [row.labels[0] for row in table.rows] == ["plain", "ddml (rates from heads)"]
-    assert judge_tables(heads, [table]) == []
+    assert_no_verdict(heads, table)
+    heads.document["spec"]["other_regimes"] = {"s": {"plain": "rates from heads"}}
+    assert_no_verdict(heads, compared(heads))
 
 
 def test_the_primary_metric_decides_and_stands_first() -> None:

@@ -52,7 +52,7 @@ def test_a_best_value_at_the_edge(axis: dict[str, Any], best: list[float], end: 
     assert find_edge(axis, best) == end
 
 
-def searched(rates: list[float], still: int, trials: int = 6) -> list[str]:
+def searched(rates: list[float], still: int, direction: str = "maximize") -> list[str]:
     """Warnings of a search whose trials get better with the rate; `still` of them do not move."""
     space = {"optimizer.lr": RATE, "method.alpha": {"choice": [1, 2]}}
     frame = made.frame(
@@ -60,7 +60,7 @@ def searched(rates: list[float], still: int, trials: int = 6) -> list[str]:
         [{"optimizer.lr": rate, "method.alpha": 1} for rate in rates],
         lambda coords, seed: float(coords["optimizer.lr"]),
         seeds=1,
-        study={"space": space},
+        study={"space": space, "objectives": [{"metric": made.METRIC, "direction": direction}]},
     )
 
     def curves(metric: str, runs: list[str]) -> pd.DataFrame:
@@ -87,6 +87,8 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
     assert "did not move" not in edge, "half of them is what a search may try"
     assert searched([3e-5, 1e-4, 2e-4, 2.5e-4, 3e-4, 4e-4], still=0) == []
     assert searched(rates[-4:], still=0) == [], "four trials say nothing of an edge"
+    (edge,) = searched([1e-5, 2e-5, *rates[2:]], 0, "minimize")
+    assert "`optimizer.lr`, 1e-5, lies at the low edge" in edge
 
 
 def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_not() -> None:
@@ -126,3 +128,12 @@ def test_short_trainings_and_rows_that_no_study_tuned() -> None:
         {},  # a store of before tells no budget
     ):
         assert compare(**options) == [short]
+
+
+def test_studies_with_the_same_warning_share_a_line() -> None:
+    frame = made.frame("compare", [{"a": 1}, {"a": 2}], lambda at, seed: 0.5, seeds=1)
+    frame.load_curves = _no_curves  # type: ignore[method-assign]
+    frame.cells["steps"] = [34.0, 34.0]
+    again = frame.cells.assign(study="t")
+    frame.cells = pd.concat([frame.cells, again, again.assign(study="u", steps=35.0)])
+    assert [line.split(" steps")[0] for line in find_warnings(frame)] == ["s, t: 34", "u: 35"]

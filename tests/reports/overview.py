@@ -1,6 +1,6 @@
 """Summarize several sweeps: each method against its baseline, in each set-up.
 
-    python -m reports.sweeps.overview reports/sweeps/first_page.yaml README.md
+    python -m tests.reports.overview tests/reports/first_page.yaml README.md
 
 The YAML file lists tables of sweeps:
 
@@ -11,7 +11,8 @@ The YAML file lists tables of sweeps:
 The output is a forest plot, and the block of the Markdown file between `<!-- overview -->` and
 `<!-- end overview -->`. Paths are relative to the Markdown file. Numbers come from the
 `verdicts.json` of each sweep's report, of which `reports.readme` keeps a copy in
-`search_spaces/verdicts`. If a row's best configuration is neutral, the best other one is shown.
+`search_spaces/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`, whose
+best configuration is neutral.
 """
 
 import re
@@ -109,17 +110,17 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
     text = [f"![Every method against its baseline]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in lines):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
-        headers = ("method", "set-up", "row", "best is", delta, "blocks", "verdict", "published")
+        headers = ("method", "set-up", "row", delta, "blocks", "verdict", "published")
         rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
-        grid = Grid(headers, labels=4, further=(False,) * len(headers), rows=tuple(rows))
+        grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
     groups = group_verdicts([line.verdict for line in lines])
     text.append(
-        f"Sweeps: {', '.join(sources)}. Best is neutral: in validation no configuration of the "
-        "method beat the method switched off; the row is its best other configuration. Published: "
-        "the gain that the paper prints, on its own data and backbone; excluded: the measured "
-        "interval of this metric lies below it. "
+        f"Sweeps: {', '.join(sources)}. A row is the best configuration in which the method is on. "
+        "Published: the gain that the paper prints, on its own data, backbone and base loss; "
+        "excluded: the measured interval of this metric, which the sweep's page shows, lies below "
+        "it. "
         f"{explain_verdicts([verdict for group in groups for verdict in group])}"
     )
     return "\n".join(text)
@@ -129,8 +130,7 @@ def _format_row(line: Line) -> tuple[Field, ...]:
     """Return the fields of one line in the order of the headers of `format_overview`."""
     verdict, comparison = line.verdict, line.comparison
     blocks = f"{verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"
-    best = "neutral" if verdict.cell.endswith(OTHER) else ""  # OTHER: neutral is the best
-    row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER), best)
+    row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER))
     numbers = (format_difference(verdict), blocks, format_call(verdict), _format_gain(verdict))
     return tuple(map(Field, row + numbers))
 
