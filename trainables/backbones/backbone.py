@@ -201,12 +201,10 @@ def folds_norms(config: "BackboneConfig") -> bool:
     return config.mode == "finetune" and config.freeze_bn
 
 
-def build_frozen_backbone(
-    config: "BackboneConfig", image_size: int, *, channels_last: bool = True
-) -> Backbone:
+def build_frozen_backbone(config: "BackboneConfig", image_size: int) -> Backbone:
     """Return the frozen backbone that computes cached features, the same for any trial's seed."""
     with seed_global_generator(*FROZEN_STREAM):
-        backbone = build_backbone(config, image_size, channels_last=channels_last)
+        backbone = build_backbone(config, image_size, channels_last=True)
     return backbone.requires_grad_(False).eval()
 
 

@@ -122,11 +122,10 @@ class Registry(Generic[T]):
                 modules = f"{other.__module__} and {component.__module__}"
                 fault = f"{name!r} is registered twice, by {modules}. Rename one of the two."
                 raise ConfigError(f"{self.name}.{name}", fault)
-            # `REMOVED_HOOKS` of the base class maps removed hooks to their successors
-            for hook, successor in getattr(component, "REMOVED_HOOKS", {}).items():
+            for hook in getattr(component, "REMOVED_HOOKS", ()):
                 if hasattr(component, hook):
                     fault = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0"
-                    remedy = f"Define {successor} instead."
+                    remedy = "CHANGELOG.md of ablate names its successor."
                     raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
             for attribute in getattr(component, "REQUIRED", ()):
                 if not hasattr(component, attribute):

@@ -296,7 +296,6 @@ class Trainer:
         return compute_base_digest(self.network)
 
     def _update_training_time(self) -> None:
-        """Add the time since the last call to the training time."""
         now = time.monotonic()
         self.seconds += now - self.clock
         self.clock = now

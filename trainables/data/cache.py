@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from trainables.errors import ConfigError
+from trainables.machine.files import sync_to_disk
 
 # errors of a full or read-only disk, after which a caller may do without the cache
 UNWRITABLE = (
@@ -51,9 +52,9 @@ def _build_folder(folder: Path, build: Callable[[Path], None]) -> None:
         build(fresh)
         fresh.chmod(0o755)  # mkdtemp gives access to the owner alone
         for path in (*fresh.iterdir(), fresh):
-            _sync_to_disk(path)
+            sync_to_disk(path)
         fresh.replace(folder)
-        _sync_to_disk(folder.parent)
+        sync_to_disk(folder.parent)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
@@ -68,25 +69,17 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
         if error.errno not in UNWRITABLE:
             raise
         reason = os.strerror(error.errno or 0)
-        remedy = "Free some space there, or set ABLATE_CACHE to another folder."
+        remedy = (
+            "Free some space there, or set ABLATE_CACHE to another folder with room for images."
+        )
         fault = f"the cache {cache} cannot be written ({reason})"
         raise CacheError(error.errno, f"{fault}. {remedy}") from error
 
 
 @contextmanager
-def require_cache(cache: Path) -> Iterator[None]:
+def require_cache() -> Iterator[None]:
     """Turn a CacheError into a ConfigError, which ends the run without retries."""
     try:
         yield
     except CacheError as error:
-        fault = f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)})"
-        remedy = "Free some space there, or set ABLATE_CACHE to another folder with room for images"
-        raise ConfigError("ABLATE_CACHE", f"{fault}. {remedy}.") from error
-
-
-def _sync_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        raise ConfigError("ABLATE_CACHE", str(error.strerror)) from error

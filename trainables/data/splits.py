@@ -206,7 +206,6 @@ def _limit_classes(names: list[str], config: SplitConfig) -> list[str]:
 
 
 def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
-    """Return the classes of these rows, sorted."""
     return sorted(dataset.classes[label] for label in torch.unique(dataset.labels[rows]).tolist())
 
 

@@ -37,11 +37,6 @@ def limit_threads(threads: int | None) -> None:
             os.environ[variable] = str(threads)
 
 
-def is_config_error(last: Mapping[str, Any]) -> bool:
-    """Return whether a job's last event reports a ConfigError."""
-    return last["event"] == "failed" and str(last["reason"]).startswith(ConfigError.__name__)
-
-
 def count_equal_errors(
     counts: dict[str, Counter[str]], studies: Iterable[str], last: Mapping[str, Any]
 ) -> list[str]:
@@ -55,7 +50,7 @@ def count_equal_errors(
         errors = counts.setdefault(study, Counter())
         if last["event"] == "final":
             errors.clear()
-        elif is_config_error(last):
+        elif last["event"] == "failed" and str(last["reason"]).startswith(ConfigError.__name__):
             errors[last["reason"]] += 1
             if errors[last["reason"]] == EQUAL_ERRORS:
                 stopped.append(study)

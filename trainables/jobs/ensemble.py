@@ -76,7 +76,6 @@ def evaluate_ensemble(
 
 
 def _strip_fold(config: TrialConfig) -> TrialConfig:
-    """Return the configuration without its fold, for comparison."""
     split = config.data.split.model_copy(update={"fold": None})
     return config.model_copy(update={"data": config.data.model_copy(update={"split": split})})
 

@@ -25,11 +25,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_to_disk(path.parent)  # so that the new name survives a power cut
+
+
+def sync_to_disk(path: Path) -> None:
+    """Flush a file, or the names in a folder, to the disk; OSError if that fails."""
+    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)  # so that the new name survives a power cut
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

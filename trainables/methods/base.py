@@ -18,7 +18,7 @@ answers by `compute_class_logits`. The head, the method and the loss compute in 
 the backbone runs in autocast.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypedDict, Unpack
 
@@ -119,18 +119,11 @@ class Method(nn.Module):
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
 
-    # hooks of version 0.1.0 → what replaced them
-    REMOVED_HOOKS: ClassVar[Mapping[str, str]] = {
-        "label_sets": "describe_traits and Traits.label_sets",
-        "own_scores": "describe_traits and Traits.own_scores",
-        "second_token": "describe_traits and Traits.second_token",
-        "answers_with_token": "describe_traits and Traits.second_token",
-        "plain_retrieval": "describe_traits and Traits.plain_retrieval",
-        "retrieval_score": "score",
-        "logits": "embed and score",
-        "observed_gradients": "observed",
-        "metric_of": "metric and its argument `loss`",
-    }
+    # of version 0.1.0; CHANGELOG.md names their successors
+    REMOVED_HOOKS: ClassVar[tuple[str, ...]] = (
+        *("label_sets", "own_scores", "second_token", "answers_with_token", "plain_retrieval"),
+        *("retrieval_score", "logits", "observed_gradients", "metric_of"),
+    )
 
     def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
         """Keep the loss and the number of classes, and describe what the method requires."""

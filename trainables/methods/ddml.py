@@ -24,6 +24,7 @@ from trainables.methods.plain import Plain
 
 # σ = softplus(raw − 5), 0.0067 where raw is 0
 STD_SHIFT = 5.0
+FIG_4 = "Fig. 4 with the printed ranges of α and γ exchanged"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ class DDML(Plain):
         """α, β, γ default to the public README's recipe for CUB with Proxy-Anchor (Cars 1, 0.1,
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 
-        alpha, beta, gamma: weights of the agnostic, specific and split terms.
+        alpha: α, weight of the agnostic term.
+        beta: β, weight of the specific term.
+        gamma: γ, weight of the split term.
         logit_scale: factor of the decoder's cosines; 23 in the public code. Or "tied": that of the
             loss whose proxies the decoder has (`Loss.logit_scale`): 1/τ of NormSoftmax, for which q
             is then the posterior that the loss trains; α of Proxy-Anchor; 20 of an added decoder.
@@ -117,9 +120,9 @@ class DDML(Plain):
         """
 
         name: Literal["ddml"] = "ddml"
-        alpha: float = Field(1.0, ge=0, **log_range(1e-3, 3, "Fig. 4, recipe 1"))
+        alpha: float = Field(1.0, ge=0, **log_range(1e-3, 3, f"{FIG_4}, recipe 1"))
         beta: float = Field(0.1, ge=0, **log_range(1e-3, 3, "Fig. 4, recipe 0.1 to 1"))
-        gamma: float = Field(1e-5, ge=0, **log_range(1e-7, 0.1, "Fig. 4, recipe 1e-3 to 1e-5"))
+        gamma: float = Field(1e-5, ge=0, **log_range(1e-7, 0.1, f"{FIG_4}, recipe 1e-3 to 1e-5"))
         logit_scale: Annotated[float, Field(gt=0, le=1024)] | Literal["tied"] = 23.0
         agnostic: Literal["uniform_ce", "printed"] = "uniform_ce"
         split: Literal["closed", "sampled"] = "closed"
@@ -213,7 +216,6 @@ class DDML(Plain):
         return references
 
     def _get_proxy_loss(self) -> Loss:
-        """Return the loss whose proxies the decoder uses."""
         return self.loss if self.decoder is None else self.decoder
 
     def _compute_logits(self, z: Tensor, references: References) -> Tensor:

@@ -1,4 +1,4 @@
-"""DetReg: a flow on the embedding, its stretching held down, a second flow's held up.
+"""DetReg: minimise the stretching of one flow on the embedding, maximise that of a second one.
 
 Shape legend: B batch · F features · D embedding dimensions · S label slots.
 """

@@ -69,7 +69,8 @@ class DVML(Plain):
     Logged:
         kl, reconstruction, generated: the term of this name in the equation, before its weight.
         std: mean of σ; 1 is the prior's.
-        invariant_norm, variance_norm: mean length of z_I, or of z_V.
+        invariant_norm: mean length of z_I.
+        variance_norm: mean length of z_V.
 
     Example:
         >>> list_term_weights(build_seeded_method("dvml", "n_pair"))
@@ -112,7 +113,7 @@ class DVML(Plain):
         spread: whether the gradients of μ and log σ² reach the features, "attached", or end at
             those two heads, "detached". A backbone that trains can lower L1 by features that are
             alike for all images: at the paper's weights the embedded data are lost within an epoch
-            (README). With cached features both are the same.
+            (`search_spaces/networks_why.md`). With cached features both are the same.
         Sources: lambda2_phase1, lambda4_phase1, lambda1_phase2, lambda3_phase2, lambda4_phase2,
             samples, hidden, reconstruction, kl_over: the paper; generated, same_image, kl, target,
             spread: this project.

@@ -1,4 +1,4 @@
-"""IDML: an uncertainty embedding beside the semantic one, and a metric that heeds both.
+"""IDML: an uncertainty embedding beside the semantic one, and a metric that it weakens.
 
 Shape legend: B batch · F features · D, U sizes of the semantic and uncertainty embedding ·
 E = D + U · R references.
@@ -54,7 +54,8 @@ class IDML(Mixing):
     is about 110 on EfficientNet-Lite0, where α ≤ 2, so that e^{−r/τ} is 0 for every pair for ever.
 
     Logged:
-        uncertainty_original, uncertainty_mixed: mean ‖u‖ of the step's images of this kind.
+        uncertainty_original: mean ‖u‖ of the step's original images.
+        uncertainty_mixed: mean ‖u‖ of the step's mixed images.
         uncertainty_gap: ‖u‖ of a mixture minus the mean of its two images, measured at the end.
 
     Example:

@@ -1,4 +1,4 @@
-"""NIR: a flow conditioned on the class's proxy makes each sample's position about it unique.
+"""NIR: a flow, conditioned on the class's proxy, maps each sample to a unique residual.
 
 Shape legend: B batch · F features · D embedding dimensions · C classes · K references per class.
 """
@@ -59,7 +59,7 @@ class NIR(Plain):
     """Make each sample's position about its proxy unique by a flow conditioned on the proxy:
 
         L     = f(L_NIR) + ω · L_metric
-        L_NIR = 1/B Σ_i ‖u_i‖² − log|det ∂u_i/∂ψ_i|,   u_i = τ⁻¹(ψ_i | ρ_{y_i}),   f = exp
+        L_NIR = 1/B Σ_i (‖u_i‖² − log|det ∂u_i/∂ψ_i|),   u_i = τ⁻¹(ψ_i | ρ_{y_i}),   f = exp
 
     ψ is the L2-normalised embedding, ρ the L2-normalised proxy of the sample's class, τ⁻¹ a
     conditional flow. ω weighs the metric loss, its penalties included, and not the regulariser;
@@ -72,8 +72,9 @@ class NIR(Plain):
         synthetic: the base loss of generated embeddings, with option `synthetic`.
         nll: L_NIR by the reading chosen, before scale and f.
         log_det: mean log|det ∂u/∂ψ|.
-        nir_gradient, metric_gradient: norm of the weighted term's gradient with respect to the
-            embedding before L2, after any `gradient_limit`.
+        nir_gradient: norm of the gradient of the weighted regulariser with respect to the embedding
+            before L2, after any `gradient_limit`.
+        metric_gradient: the same of the weighted metric loss.
         nir_to_metric: ratio of the two; near 0 the regulariser does nothing.
         nir_limited: share of the steps that `gradient_limit` shortened.
 
@@ -367,7 +368,7 @@ class _SplitFunction(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], _: Any) -> None:
         ctx.limiter = inputs[1]
-        ctx.set_materialize_grads(False)  # no gradient of the main path is not one of zero
+        ctx.set_materialize_grads(False)  # None: the main path has no gradient
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:

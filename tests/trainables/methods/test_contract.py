@@ -168,12 +168,12 @@ def test_all_that_another_package_would_call() -> None:
     assert refused is not None and "nir needs a loss with proxies" in refused
 
 
-@pytest.mark.parametrize("hook", list(Method.REMOVED_HOOKS))
-def test_a_hook_that_went_is_refused_with_the_new_name(hook: str) -> None:
+@pytest.mark.parametrize("hook", Method.REMOVED_HOOKS)
+def test_a_removed_hook_is_refused(hook: str) -> None:
     mine = type("Mine", (Plain,), {hook: lambda self: None})
     with pytest.raises(ConfigError, match=f"hook `{hook}` .*removed in 0.2.0") as fault:
         METHODS.register("mine")(mine)
-    assert Method.REMOVED_HOOKS[hook] in fault.value.message
+    assert "CHANGELOG" in fault.value.message
     assert "mine" not in METHODS
 
 

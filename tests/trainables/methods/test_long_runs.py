@@ -51,7 +51,7 @@ def test_detreg(shared_cache: Path) -> None:
     """12 layers of Real-NVP on 512 dimensions in both branches."""
     reports = run(
         shared_cache,
-        200,
+        100,
         embedding={"dim": 512},
         method={"name": "detreg"},
         optimizer={"lr": 1e-4, "multipliers": {"head": 1, "proxies": 10, "auxiliary": 10}},
@@ -66,12 +66,12 @@ def test_detreg(shared_cache: Path) -> None:
     assert last["val/map_at_r"] > 0.1
 
 
-@pytest.mark.parametrize("loss", ["triplet_l2", "normsoftmax"])
+@pytest.mark.parametrize("loss", ["triplet_l2", "normsoftmax"][: steps(1, soak=2)])
 def test_dvml(loss: str, shared_cache: Path) -> None:
     """T = 20, 512 dimensions, batches of 128, Adam at 1e-4."""
     reports = run(
         shared_cache,
-        200,
+        100,
         backbone={"mode": "frozen", "pool": "avg"},
         loss={"name": loss},
         method={"name": "dvml"},
@@ -85,7 +85,10 @@ def test_dvml(loss: str, shared_cache: Path) -> None:
     assert (first["term/generated/weight"], last["term/generated/weight"]) == (0.1, 0.2)
 
 
-@pytest.mark.parametrize("method", [{}, {"reading": "code"}, {"scale": "none"}], ids=str)
+READINGS = [{}, {"scale": "none"}, {"reading": "code"}][: steps(2, soak=3)]
+
+
+@pytest.mark.parametrize("method", READINGS, ids=str)
 def test_nir(method: dict[str, Any], shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 1's: Adam 1e-5, proxies × 4000, flow × 50, weight decay 4e-3, no schedule, no clipping,
     batches of 90 with two of a class, 128 dimensions, ω = 0.01, one epoch of warm-up. The
@@ -100,7 +103,7 @@ def test_nir(method: dict[str, Any], shared_cache: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(EpochMetrics, "add_observed", record)
     run(
         shared_cache,
-        300,
+        150,
         embedding={"dim": 128},
         method={"name": "nir", "omega": 0.01, **method},
         optimizer={

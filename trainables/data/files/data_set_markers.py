@@ -115,8 +115,9 @@ def locate_root(config: DataConfig, about: About) -> Path:
             raise DataMissing(
                 "data.root",
                 f"no folder is given, and no folder {join_names(about.folders)} is found {where}. "
-                f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to "
-                f"the folder that has {about.title} in it. {about.title} is at {about.offered}.",
+                f"Set {VARIABLE} to the folder that has {about.title} in it, or give its own: "
+                f"data.root in a spec, --data-root DIR, for `ablate evaluate` {config.name}=DIR. "
+                f"{about.title} is at {about.offered}.",
             )
     try:
         if about.find_markers(root) is None:

@@ -32,7 +32,7 @@ class Folder(FileSet):
         root = resolve_data_root(config)
         if root is None:
             message = "no folder is given. Give --data-root DIR, a folder of class folders."
-            raise ConfigError("data.root", message)
+            raise ConfigError("data.root", f"{message} For `ablate evaluate`, give folder=DIR.")
         return root
 
     @classmethod

@@ -32,7 +32,7 @@ class Manifest(FileSet):
         remedy = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
         root = resolve_data_root(config)
         if root is None:
-            raise ConfigError("data.root", f"no file is given. {remedy}.")
+            raise ConfigError("data.root", f"no file is given. {remedy} (evaluate: manifest=FILE).")
         if root.is_dir():
             root /= "manifest.csv"
         if root.suffix.lower() != ".csv" or not root.is_file():

@@ -93,7 +93,7 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         data = config.data
         data_key = data.model_dump_json(exclude={"augment"})  # augmentation changes no stored image
         if data_key not in fingerprints:
-            with require_cache(settings.cache):
+            with require_cache():
                 fingerprints[data_key] = load_splits(data, settings.cache).fingerprint
         if fingerprints[data_key] != entry.fingerprint:
             raise ConfigError(

@@ -22,7 +22,7 @@ from trainables.jobs.batch import __main__ as command
 from trainables.jobs.batch import files
 from trainables.jobs.job import run_job
 
-KILLS = 4
+KILLS = 3
 
 
 def told(folder: Path) -> dict[str, Any]:
