@@ -102,18 +102,18 @@ class StudyBase(SpecPart):
     design: str
 
     seeds_once = field_validator("seeds")(check_seeds)
-    several = field_validator("around", mode="before")(to_list)
+    listed_around = field_validator("around", mode="before")(to_list)
 
     @field_validator("objectives", mode="before")
     @classmethod
-    def check_metric_names(cls, value: Any) -> Any:
+    def expand_metric_names(cls, value: Any) -> Any:
         """Turn each name of a metric in `objectives` into an objective that is to be maximised."""
         if not isinstance(value, list | tuple):
             return value
         return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
-    def check_race(self) -> "StudyBase":
+    def check_exclusive_options(self) -> "StudyBase":
         """Refuse combinations of splits, folds, races and ensembles that exclude each other."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
             other = "race" if self.folds is None else "folds"

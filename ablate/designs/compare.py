@@ -45,7 +45,7 @@ class Variant(SpecPart):
     trial: dict[str, Any] = Field(default_factory=dict)
     shift_seeds: int | None = Field(None, ge=1, le=2**31)
 
-    several = field_validator("around", mode="before")(to_list)
+    listed_around = field_validator("around", mode="before")(to_list)
 
 
 @DESIGNS.register("compare")

@@ -35,8 +35,8 @@ class Around(SpecPart):
     take: the paths taken; default: those which that study varies or has itself taken.
     rank: 2 for the second best cell in this order, and so on; cells that failed, or that a
         scheduler or a race ended early, have no rank.
-    neutral: false: the best of those in which a method does something, where a neutral cell is
-        ranked too (`neutral` of searches and promotions).
+    neutral: false: take the best cell whose method is switched on; `rank` then counts only such
+        cells. By default neutral cells are ranked too (`neutral` of searches and promotions).
     box: in a search, also search the numeric axes with which that study was searched, each within
         this factor of the value that is taken, and within its range there.
     """
@@ -61,9 +61,10 @@ def to_list(value: Any) -> Any:
 
 
 class Objective(SpecPart):
-    """What a search looks at.
+    """A metric by which the cells of a study are compared, and its direction.
 
-    metric: read of its trials. direction: which way is better.
+    metric: name with its split, such as `val/map_at_r`.
+    direction: whether larger (maximize) or smaller (minimize) values are better.
     """
 
     metric: str
@@ -155,7 +156,7 @@ class Point:
 # coordinate and its factor levels.
 NEUTRAL = "neutral"
 NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
-# In the factor levels of a row that is based on the best cell that is not neutral.
+# Marks a comparison's second row, which ignores neutral cells of its base study.
 LEFT_OUT = (NEUTRAL, "left out")
 OF = "of"  # where a promote study names the one whose cells it trains again
 

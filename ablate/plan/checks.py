@@ -221,7 +221,8 @@ class _Checker:
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
                 message = f"settings of another {part} remove {path}, taken from {around.best_of}"
-                remedy = f"Name the {part} in studies.{name}.trial, or list in `take` what to keep"
+                remedy = f"Name the {part} in each study's `trial`, not in the sweep's; or list in"
+                remedy += " `take` what to keep"
                 raise ConfigError(where, f"{message}. {remedy}")
 
     # ------------------------------------------------------------------ trials
@@ -275,7 +276,6 @@ class _Checker:
         return self._relocate_fault(fault, layers) if fault.path.startswith("data") else fault
 
     def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
-        """Return a fault of a field with the line or option that set the field."""
         return self.source.relocate(fault, find_origin(layers, fault.path, fault.path))
 
     def _check_metrics(self, name: str, config: TrialConfig) -> None:

@@ -94,8 +94,8 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     # Rows that all have one method and loss are no comparison with a baseline.
     if not most and len({(row.method, row.loss) for row in rows}) > 1:
         yield (
-            f"{name} compares rows that no study tuned: 0 trials for {cells[0]}; expected equal "
-            f"numbers above 0: centre each row on a search of its own (`around`), {PUBLISHED}"
+            f"{name} compares rows that no study tuned: {cells[0]}. Centre each row on a search of "
+            f"its own (`around`), {PUBLISHED}"
         )
     if len(budgets) < 2:
         return
@@ -107,7 +107,7 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
         remedies.append(f"centre {cells[0]} on a search of its own (`around`)")
     counts = "; ".join(f"{trials} trials for {those}" for trials, those in sorted(cells.items()))
     message = f"{name} compares rows tuned with different budgets: {counts}"
-    yield f"{message}; expected {most} for each: {', '.join([*remedies, PUBLISHED])}"
+    yield f"{message}. Every row needs {most} trials: {', '.join([*remedies, PUBLISHED])}"
 
 
 def _is_search(plan: Plan, name: str) -> bool:

@@ -3,6 +3,7 @@
 from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness
 from ablate.plan.plan import Plan
+from ablate.spec.checks import COMPARING
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
 from ablate.values.paths import flatten_paths
@@ -14,8 +15,6 @@ from reports.tables.labels import (
     is_share,
 )
 
-COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
-
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:
     """Return a plan's notes on a study: of its design, on refused cells, on changed settings."""
@@ -25,7 +24,7 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
         notes = [f"refused: {point.cell}: {why}" for point, why in plan.list_refused(name)]
     else:
         changes = _list_changed_settings(plan, name, source.best_of)
-        notes = [f"settings changed for these cells: {', '.join(changes) or 'nothing'}"]
+        notes = [f"settings changed for these cells: {', '.join(changes) or 'none but the seeds'}"]
     return [*study.notes(), *notes]
 
 

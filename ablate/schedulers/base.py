@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from trainables.config.registry import Registry, Strict
 
@@ -46,7 +46,7 @@ class LearningCurve:
         return max(self.values[:rung])
 
 
-class SchedulerBase(Strict):
+class SchedulerBase(Strict, extra="forbid", frozen=True):
     """Decide which cells of a study go on training.
 
     grace: number of epochs that every cell trains before any is stopped.
@@ -54,8 +54,6 @@ class SchedulerBase(Strict):
         wait for it and a search may be asynchronous. Others compare within rounds.
     keeps_stops: whether a "stop" is recorded, because later results could revoke it.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
     grace: int = Field(1, ge=1)

@@ -15,14 +15,14 @@ References:
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from ablate.schedulers.racing import Standing
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
 
-class PrecisionSeeds(Strict):
+class PrecisionSeeds(Strict, extra="forbid", frozen=True):
     """Seeds of a study whose number follows from a first stage.
 
     precision: wanted half-width of the intervals, in the unit in which tables show the primary
@@ -30,8 +30,6 @@ class PrecisionSeeds(Strict):
     at_most: largest number of seeds.
     first: number of seeds of the first stage (0 … first − 1).
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     precision: float | None = Field(None, gt=0)
     at_most: int = Field(20, ge=3, le=1000)

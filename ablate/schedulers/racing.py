@@ -15,19 +15,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from trainables.config.registry import Strict
 
 
-class Race(Strict):
+class Race(Strict, extra="forbid", frozen=True):
     """Options of a race over seeds.
 
     after: number of seeds that every cell gets.
     level: probability with which the best cell survives the race.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     after: int = Field(3, ge=2)
     level: float = Field(0.95, gt=0.5, lt=1)

@@ -8,13 +8,14 @@ from ablate.designs.search import Search
 from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
-from ablate.values.errors import check_known, describe_unknown_metric, join_words
+from ablate.values.errors import check_known, describe_unknown_metric, format_value, join_words
 from ablate.values.paths import is_path_within
 from reports.errors import ReportError
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.published.papers import compute_printed_gain
 from reports.recipe import Figure, Recipe, Table, to_level_name
+from reports.tables.labels import is_baseline
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -24,6 +25,7 @@ _NAMES = (
     *("r_precision", "map_at_1000", "nmi", "ami", "f1", "top_1_accuracy", "top_5_accuracy"),
 )
 METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
+COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 
 
@@ -178,6 +180,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             _check_matrix(f"report.tables.{i}.matrix", table.matrix, study)
         if table.gains:
             _check_gains(f"report.tables.{i}.gains", table, study)
+        _check_baseline(f"report.tables.{i}.baseline", table, study)
     # figures
     for i, heatmap in enumerate(recipe.heatmaps):
         field, study = f"report.heatmaps.{i}", studies[heatmap.study]
@@ -208,6 +211,16 @@ def _check_matrix(field: str, matrix: str, study: Study) -> None:
     if len(factors) > 1 or any(len(names) < 2 for names in factors):
         fault = f"the cells have no common factor besides {matrix}, whose levels would be the rows"
         raise ConfigError(field, f"{fault}. Cross two factors, or remove `matrix`.")
+
+
+def _check_baseline(field: str, table: Table, study: Study) -> None:
+    """Check that a comparison's `baseline` is a cell, if results decide no names of its cells."""
+    baseline, points = table.baseline, study.all_points
+    if baseline is None or table.kind not in COMPARING or study.find_source_cell():
+        return
+    if not any(is_baseline(table, point.cell, point.coords) for point in points):
+        name = baseline if isinstance(baseline, str) else format_value(baseline)
+        check_known(field, [name], [p.cell for p in points], f"the cell of {table.study}")
 
 
 def _check_gains(field: str, table: Table, study: Study) -> None:
@@ -247,12 +260,7 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
     """Check that a figure can show a study, and that the study varies the factors of the figure.
 
-    Args:
-        field: path of the figure in the spec.
-        at: path of the study's name below it.
-        figure: the figure.
-        name: name of the study.
-        study: the study.
+    `field` is the path of the figure in the spec, `at` that of the study's name below it.
     """
     # the study's design
     kind = find_figure_options(figure.kind)

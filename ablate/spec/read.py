@@ -12,11 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.designs.study import Study
-from ablate.spec.checks import (
-    add_box_axes,
-    check_ranks,
-    check_recipe,
-)
+from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
 from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec

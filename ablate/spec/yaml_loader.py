@@ -100,7 +100,9 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
-        remedy = suggest_nearest(name, list_recipes())
+        remedy = suggest_nearest(name.removesuffix(".yaml"), list_recipes(), "Check the path.")
+        if Path(f"{name}.yaml") in path.parent.glob("*.yaml"):
+            remedy = f"Did you mean {name + '.yaml'!r}?"
         fault = f"No such file or recipe exists. {remedy} `ablate new --help` lists the recipes."
         raise ConfigError(name, fault) from None
     except OSError as error:

@@ -20,7 +20,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, build_training_job
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors, is_config_error
+from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors
 from trainables.jobs.request import Job
 
 
@@ -60,7 +60,7 @@ class JobScheduler:
         """Prepare an empty queue, and enqueue the trials of the cells that are known already."""
         self._cells: dict[str, list[Cell]] = {}  # trial → the cells that share it
         self._queue = JobQueue()
-        self._seen: set[str] = set()  # trials that this run has tried to claim
+        self._seen: set[str] = set()  # trials that this run has claimed, or found finished
         self._halted: set[str] = set()  # studies that equal errors have stopped
         self._errors: dict[str, Counter[str]] = {}  # study → number of failures by reason
         self._began: dict[str, float] = {}  # trial → start of its job
@@ -161,7 +161,6 @@ class JobScheduler:
         is_first = trial_id not in self._seen
         forget = self.settings.forget if self.force and is_first else None
         prepare = forget if job.mode == "train" else self.settings.fetch
-        self._seen.add(trial_id)
         if prepare is not None and not self._prepare_files(job, prepare):
             return "busy"
         # claim it in the ledger
@@ -169,9 +168,10 @@ class JobScheduler:
             claim = self._claim_training(cells[0], is_first)
         else:
             claim = self._claim_evaluation(cells)
-        if claim == "mine":
-            return job
-        return "busy" if claim == "busy" else "known"
+        if claim == "busy":  # --force and --retry-failed hold for the next try, too
+            return "busy"
+        self._seen.add(trial_id)
+        return job if claim == "mine" else "known"
 
     def _prepare_files(self, job: Job, prepare: Callable[[str], None]) -> bool:
         """Hold a trial and delete or fetch its files in storage; False if another driver holds it.
@@ -259,12 +259,10 @@ class JobScheduler:
             self.ledger.record_epochs(trial_id, epochs)
         # release a failed or paused trial
         if last["event"] == "failed":
-            # If equal errors have halted all studies of the trial, the next run tries it again.
-            is_halted = is_config_error(last) and self._halted >= self._find_studies(trial_id)
-            self.ledger.release(trial_id, "interrupted" if is_halted else "failed", last["reason"])
+            self.ledger.release(trial_id, "failed", last["reason"])
             self.report_failure(trial_id, last["reason"])
         elif last["event"] == "paused":
-            reason = f"halted by its scheduler after epoch {last['epoch']}"
+            reason = f"paused by its scheduler after epoch {last['epoch']}"
             self.ledger.release(trial_id, "partial", reason)
         self.notify(trial_id)
         if last["event"] != "epoch":
@@ -302,7 +300,6 @@ class JobScheduler:
         return {cell.study for cell in self._cells[trial_id]}
 
     def _is_open(self, cell: Cell) -> bool:
-        """Return whether a cell still needs a job and its study is not halted."""
         return cell.study not in self._halted and not self.progression.is_settled(cell)
 
     def requeue(self, trial_id: str, reason: str) -> None:

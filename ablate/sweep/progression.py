@@ -20,6 +20,7 @@ from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Space
+from ablate.schedulers.base import STOP
 from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
 from ablate.schedulers.racing import Race, Standing, evaluate_race
 from ablate.sweep.ranking import Ranking
@@ -332,7 +333,7 @@ class Proposer:
         if not all(map(self._sweep.is_known, cells)):
             return ObservedTrial(params, None, running=True)
         metrics = [objective.metric for objective in self._sweep.plan.list_objectives(self.name)]
-        values = self._sweep.ranking.mean_metrics(cells, metrics)
+        values = self._sweep.ranking.average_metrics(cells, metrics)
         trial = ObservedTrial(params, values, excess=self._sweep.measure_excess(cells))
         scheduled = self._sweep.scheduled_studies.get(self.name)
         if values is not None or trial.is_infeasible or scheduled is None:
@@ -390,13 +391,12 @@ class Racing:
         )
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
-        """Return how many seeds a remaining cell gets, by present knowledge."""
         return len(seeds)
 
     def _collect_values(self, idx: int) -> dict[int, float | None]:
         """Map each seed at which cell `idx` is settled to its metric; None: it failed."""
         values = {
-            seed: self._sweep.ranking.mean_metrics([cell], [self.metric])
+            seed: self._sweep.ranking.average_metrics([cell], [self.metric])
             for seed, cell in self._cells_by_seed[idx].items()
             if (idx, seed) in self._listed and self._sweep.is_settled(cell)
         }
@@ -471,7 +471,17 @@ class Progression(SweepState):
                 fresh += cells
             all_listed = len(state.cells) == state.size or state.short
             state.complete = all_listed and not self._is_unfinished(state)
+            if state.complete and self.record and name in self.scheduled_studies:
+                self._record_final_stops(name)
         return fresh
+
+    def _record_final_stops(self, study: str) -> None:
+        """Record which cells of a complete study were stopped, so that `ablate prune` knows it."""
+        with self.facts.ledger.begin_transaction():
+            for cell in self.studies[study].cells:
+                if self.get_decision(cell) == STOP:
+                    values = self.facts.list_epoch_values(cell.trial_id, self.plan.spec.objective)
+                    self.facts.ledger.put_stop(self.plan.sweep_id, study, cell.cell, len(values))
 
     def _is_unfinished(self, state: StudyState) -> bool:
         """Return whether some cell of a study is neither done nor failed nor stopped.

@@ -1,17 +1,16 @@
 """Rank the cells of complete studies and pass their values to studies centred on them."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Around, FactorLevels, Point
 from ablate.designs.promote import to_promoted_point
+from ablate.ledger.results import average_metrics, rank_cells
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
 from ablate.values.paths import get_at, has_path
-from trainables.evaluation.metric_name import MetricName
 
 
 @dataclass(frozen=True)
@@ -37,20 +36,14 @@ class Ranking:
         self._rankings: dict[str, list[Best]] = {}
         self._inherited: dict[tuple[str, FactorLevels], list[dict[str, Any]]] = {}
 
-    def mean_metrics(
+    def average_metrics(
         self, cells: Sequence[Cell], metrics: Sequence[str]
     ) -> tuple[float, ...] | None:
         """Return each metric's mean over a cell's seeds and folds; None if any has no value."""
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
-        means = []
-        for split, name in map(MetricName.parse, metrics):
-            values = [fact.evaluations.get(split, {}).get(name, math.nan) for fact in facts]
-            if not all(map(math.isfinite, values)):
-                return None
-            means.append(math.fsum(values) / len(values))
-        return tuple(means)
+        return average_metrics([fact.evaluations for fact in facts], metrics)
 
     def find_best(self, name: str) -> Best | None:
         """Return the best cell of a complete study; None if every cell failed."""
@@ -59,27 +52,25 @@ class Ranking:
     def rank_study(self, name: str) -> list[Best]:
         """Return the cells of a complete study, best first.
 
-        The first objective decides, on a tie the next one, and finally the lower index. Cells that
-        failed at a seed or fold, that broke the limits of their search, or that a scheduler or race
-        ended, are left out.
+        Equal cells are ranked by their index. Cells that failed at a seed or fold, that broke the
+        limits of their search, or that a scheduler or race ended, are left out.
         """
         if name in self._rankings:
             return self._rankings[name]
-        objectives = self._state.plan.list_objectives(name)
-        metrics = [objective.metric for objective in objectives]
-        signs = [1 if objective.direction == "maximize" else -1 for objective in objectives]
+        objectives = [
+            (objective.metric, objective.direction == "maximize")
+            for objective in self._state.plan.list_objectives(name)
+        ]
         study = self._state.studies[name]
-        ranked: list[tuple[list[float], int, Cell]] = []
-        for idx, cells in study.group_by_index().items():
-            is_excluded = idx in study.dropped or self._state.has_exceeded_limits(cells)
-            values = None if is_excluded else self.mean_metrics(cells, metrics)
-            if values is not None:
-                losses = [-sign * value for sign, value in zip(signs, values, strict=True)]
-                ranked.append((losses, idx, cells[0]))
-        ranked.sort(key=lambda entry: entry[:2])
+        groups = study.group_by_index()
+        means = {
+            idx: self.average_metrics(cells, [metric for metric, _ in objectives])
+            for idx, cells in groups.items()
+            if idx not in study.dropped and not self._state.has_exceeded_limits(cells)
+        }
         self._rankings[name] = [
-            Best(cell, -signs[0] * losses[0], self._export_values(name, cell))  # undo the sign
-            for losses, _, cell in ranked
+            Best(groups[idx][0], values[0], self._export_values(name, groups[idx][0]))
+            for idx, values in rank_cells(means, objectives)
         ]
         return self._rankings[name]
 
@@ -161,6 +152,8 @@ class Ranking:
         if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
         elif study.find_source_cell() is not None and around not in study.around:
+            if not all(self._state.studies[base].complete for base in study.find_base_studies()):
+                return  # its neutral cell waits for a baseline
             state.short = True  # the promotion has fewer cells than it asks for, and trains these
             state.blocked = (
                 f"the study trains {study.size} cells of {around.best_of} again, of which only "

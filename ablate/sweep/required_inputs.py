@@ -149,7 +149,6 @@ def is_batch_path(path: str) -> bool:
 
 
 def _is_backbone_path(path: str) -> bool:
-    """Return whether a path may change which weights a backbone needs."""
     return path.startswith("backbone") and path.removeprefix("backbone.") not in PART_OPTIONS
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +206,8 @@ class ScheduledStudy:
         sampled = state.plan.spec.studies[name].sampling()
         in_round = sampled.round if sampled is not None else None  # a number, or "asynchronous"
         self._bracket_size = in_round if isinstance(in_round, int) else state.plan.count_cells(name)
+        # cell → epoch of its stop; read before epochs, which other drivers record before a stop
+        self._stops = state.facts.ledger.get_stops(state.plan.sweep_id, name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None  # version of the facts and number of cells decided on
 
@@ -259,13 +260,21 @@ class ScheduledStudy:
             epochs=epochs,
             failed=any(map(self._sweep.has_failed, cells)),
             running=any(cell.trial_id in running for cell in cells),
-            stopped=first.cell in self._stops,
+            stopped=self._keep_stop(first.cell, len(values)),
             bracket=number // self._bracket_size,
         )
 
-    @cached_property
-    def _stops(self) -> dict[str, int]:
-        return self._sweep.facts.ledger.get_stops(self._sweep.plan.sweep_id, self.name)
+    def _keep_stop(self, cell: str, epochs_trained: int) -> bool:
+        """Return whether a cell has been stopped, and forget a stop of trials that it had before.
+
+        The trials that were stopped have trained to that epoch. A cell gets others by a raised
+        REVISION, by further seeds or by other proposals, and its trials start again by `--force`.
+        """
+        if epochs_trained < self._stops.get(cell, 0):
+            del self._stops[cell]
+            if self._sweep.record:
+                self._sweep.facts.ledger.delete_stop(self._sweep.plan.sweep_id, self.name, cell)
+        return cell in self._stops
 
     def _record_stops(self, cells: dict[int, list[Cell]], curves: list[LearningCurve]) -> None:
         """Record newly stopped cells, so that later results of other cells do not revive them."""

@@ -3,8 +3,9 @@
     tune: {design: search, warm_start: my-first, …}
 
 Trials of the sweep `my-first` count if they differ from the search's own trials only in axes of its
-space and in values that it takes from other studies. Their list is recorded when a run first plans
-the search, so that the same proposals come after an interruption, whatever is trained meanwhile.
+space and in values that it takes from other studies, and have today's REVISIONs and data. Their
+list is recorded when a run first plans the search, so that the same proposals come after an
+interruption, whatever is trained meanwhile. Their code is checked as that of known trials.
 The sampler sees those of them that fit the values taken. None is trained again, and they count in
 the tuning budgets of all rows behind which the search stands.
 """
@@ -22,7 +23,9 @@ from ablate.samplers.space import Space
 from ablate.sweep.state import get_limits
 from ablate.values.limits import read_needs
 from ablate.values.paths import flatten_paths, is_path_within
+from trainables.core.identity import compute_config_hash
 from trainables.evaluation.metric_name import MetricName
+from trainables.trial import TrialConfig
 
 
 def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:
@@ -45,11 +48,16 @@ def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> Non
         trials = [
             row["trial_id"]
             for row in rows
-            if row["status"] == "done" and not _has_difference(row["config"], own, free)
+            if row["status"] == "done" and _is_comparable(plan, row, own, free)
         ]
         if record:
             ledger.put_warm_start(plan.sweep_id, name, trials)
     plan.warm_trials[name] = tuple(trials)
+    # note trials that other code made, also with --force, by which none of these is trained again
+    known = Facts(ledger, facts.evaluator, retry_failed=False)
+    known.sources, known.differing = facts.sources, facts.differing
+    for trial_id in trials:
+        known.refresh(trial_id)
 
 
 def observe_warm_trials(
@@ -64,7 +72,7 @@ def observe_warm_trials(
     limits = get_limits(plan.spec.studies[name])
     for trial_id in plan.warm_trials.get(name, ()):
         row = facts.ledger.get_trial(trial_id)
-        if row is not None and not _has_difference(row["config"], own, [*space]):
+        if row is not None and _is_comparable(plan, row, own, [*space]):
             groups.setdefault(row["config_hash"], []).append(row)
     observed = []
     metrics = [MetricName.parse(objective.metric) for objective in plan.list_objectives(name)]
@@ -83,8 +91,13 @@ def observe_warm_trials(
     return observed
 
 
-def _has_difference(config: Mapping[str, Any], own: Mapping[str, Any], free: list[str]) -> bool:
-    """Return whether a configuration differs from `own` at a path outside those in `free`."""
-    other = flatten_paths(config)
+def _is_comparable(
+    plan: Plan, row: Mapping[str, Any], own: Mapping[str, Any], free: list[str]
+) -> bool:
+    """Return whether a trial differs from `own` only in `free` paths, and its hash is today's."""
+    other = flatten_paths(row["config"])
     changed = [path for path in {*other, *own} if other.get(path) != own.get(path)]
-    return any(not is_path_within(path, *free) for path in changed)
+    if any(not is_path_within(path, *free) for path in changed):
+        return False
+    config = TrialConfig.model_validate(row["config"])
+    return bool(row["config_hash"] == compute_config_hash(config, plan.get_fingerprint(config)))

@@ -42,7 +42,7 @@ from reports.tables.build import build_all
 from reports.tables.verdict import judge_tables
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain
-from tests.benchmarks.search_procedures import HEADS, SET_UP
+from tests.benchmarks.search_procedures import HEADS
 from tests.faults.machine import processor
 from trainables.config.registry import NamedConfig
 from trainables.jobs.request import Job
@@ -56,7 +56,7 @@ SPLITS = 5
 METRICS = ("val", "test")
 NO_TAGS = {"ablate.cells": ""}
 LEAST_FOUND, MOST_WRONG = 0.75, 0.25  # shares of the repetitions
-SEARCHED = HEADS["studies"][f"rates_{SET_UP}"]
+SEARCHED = HEADS["studies"]["rates_normsoftmax_typefaces"]
 DATA_AND_LOSS = {key: SEARCHED["trial"][key] for key in ("data", "loss")}
 TRIAL: dict[str, Any] = HEADS["trial"] | DATA_AND_LOSS
 # the rates at which the stored trials were measured

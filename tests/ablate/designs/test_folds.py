@@ -111,6 +111,7 @@ def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
 def test_a_table_s_value_of_an_ensemble_stands_at_the_first_fold() -> None:
     cells = pd.DataFrame(
         {
+            "cell": ["one"] * 6,
             "seed": [0, 0, 1, 1, 2, 2],
             "fold": [0, 1, 0, 1, 0, 1],
             "test/m": [0.1] * 6,

@@ -142,7 +142,7 @@ def test_a_box_around_the_best_replaces_the_guess() -> None:
         ({"prior": {"guess": 2, "sd": 1e-9}}, "1e-09 is above .* or below a millionth"),
         ({"box": 2, "prior": {"guess": 2, "sd": 1}}, "`prior` and `box` exclude each other"),
         ({"prior": 2}, "prior: the value must be a mapping"),
-        ({"prior": {"guess": 2, "sd": "x"}}, "prior.sd: the value must be a valid number"),
+        ({"prior": {"guess": 2, "sd": "x"}}, "prior.sd: the value must be a number"),
     ],
 )
 def test_priors_that_do_not_fit(axis: dict[str, Any], message: str) -> None:

@@ -55,6 +55,23 @@ def test_what_cannot_be_copied_is_one_line(words: list[str], line: str, capsys: 
     assert line in text and text.count("\n") == 1 and not Path("x.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "remedy"),
+    [
+        ("m", "Did you mean 'm.yaml'?"),
+        ("nothere.yaml", "Check the path."),
+        ("ddmll.yaml", "Did you mean 'ddml'?"),
+        ("away/" + "n" * 253, "Check the path."),
+    ],
+    ids=range(4),
+)
+def test_a_missing_spec_is_one_line(word: str, remedy: str, capsys: Captured) -> None:
+    Path("m.yaml").write_text("name: m\n")
+    assert main(["run", word, "--plan"]) == 2
+    fault = f"No such file or recipe exists. {remedy} `ablate new --help` lists the recipes."
+    assert capsys.readouterr().err == f"{word}: {fault}\n"
+
+
 def test_each_recipe_can_be_read_by_its_name() -> None:
     assert {"ddml", "papers/idml", "gpu/networks"} < set(list_recipes())
     assert not [name for name in list_recipes() if name.endswith(".sources")]

@@ -87,6 +87,7 @@ def test_a_fifo_that_a_spec_names_is_not_waited_for(tmp_path: Path, key: str) ->
         (None, ["--seeds", "00"], "--seeds: "),
         (None, ["--budget", "0"], "--budget: "),
         (None, ["--cell", ""], "--cell: "),
+        (None, ["--cell", "tune/0000", "--force"], "--force: --cell keeps all results"),
         (None, ["--tracking-uri", "bogus://x"], "--tracking-uri: "),
         (None, ["--data-root", "~nobody-of-that-name/x"], "nobody-of-that-name"),
         (None, ["--set", 'data.root="\\0"', "--dataset", "folder"], "--set data.root: "),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ablate.cli.run import describe_ending
 from ablate.engine.driver import _build_outcome
 from ablate.engine.settings import Outcome
 from ablate.sweep.dispatch import JobScheduler
@@ -65,6 +66,36 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
     )
     assert run(last, lambda job: FINAL) == 3
     assert outcome(last).code == 0
+
+
+def test_all_trials_with_the_same_error_have_failed(tmp_path: Path) -> None:
+    """Also those that still run when the third one ends the study."""
+    sweep = made(tmp_path, rates=GRID)
+    jobs = [job for _ in range(4) if (job := sweep.claim_next_job()) is not None]
+    for job in jobs:
+        sweep.record_events(job.trial_id, [NOT_HERE])
+    assert len(jobs) == 4 and sweep.is_exhausted
+    statuses = {sweep.progression.facts[job.trial_id].status for job in jobs}
+    assert statuses == {"failed"} and outcome(sweep).failed == {"rates": 4}
+
+
+def test_the_same_command_is_promised_to_help_only_where_it_does(tmp_path: Path) -> None:
+    sweep = made(tmp_path / "all", rates=GRID)
+    assert run(sweep, lambda job: NOT_HERE) == 3
+    ending = describe_ending(outcome(sweep), tmp_path)
+    assert "would stop again. Remove the causes above first" in ending and "resume" not in ending
+    assert "--retry-failed" in ending and "Continue with:" in ending
+    broken = describe_ending(_build_outcome(sweep.progression.plan, sweep, None, "gone"), tmp_path)
+    assert "resume from checkpoints" in broken and "would stop again" not in broken
+    # another study was not run to its end, so the same command goes on with it
+    sweep = made(tmp_path / "some", rates=GRID, more={**GRID, "grid": {"embedding.dim": [8]}})
+    jobs = [job for _ in range(7) if (job := sweep.claim_next_job()) is not None]
+    for job in [job for job in jobs if job.config["embedding"]["dim"] != 8][:3]:
+        sweep.record_events(job.trial_id, [NOT_HERE])
+    found = outcome(sweep)
+    assert found.missing == {"rates": 3, "more": 1}
+    ending = describe_ending(found, tmp_path)
+    assert "resume from checkpoints" in ending and "would stop again" not in ending
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ablate.plan.neutral import get_neutral_options, is_neutral
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
-from tests.ablate.driven import run, stopped_often, table
+from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
 
@@ -92,6 +92,14 @@ def test_the_plain_method_has_none() -> None:
     assert not is_neutral({"method": {"name": "plain"}})
 
 
+@pytest.mark.parametrize("baseline", ["ddml", "ddml, not neutral", {"variant": "plain"}])
+def test_a_table_may_name_each_row_as_its_baseline(baseline: object) -> None:
+    studies = {"a": search("plain"), "b": search("ddml", **NEUTRAL), "rows": rows()}
+    spec = {"name": "rows", "studies": studies}
+    report = {"tables": [{"kind": "compare", "study": "rows", "baseline": baseline}]}
+    assert specs.plan({**spec, "report": report}).order
+
+
 # ------------------------------------------------------------------- ranked with them
 
 
@@ -150,6 +158,36 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
         "ddml": {"b2": 4, "b": 14},
         "ddml, not neutral": {"b2": 4, "b": 14},
     }
+
+
+@pytest.mark.parametrize("race", [{}, {"race": {"after": 2}, "seeds": 3}])
+@pytest.mark.parametrize("last", ["base", "heads"])
+def test_a_short_promotion_waits_for_its_neutral_cell(
+    last: str, race: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer cells than are wanted succeed, and the baseline may end before or after them."""
+    monkeypatch.setenv("SYN_FAIL", "1.5e-3")
+    plain, ddml = ({"method": {"name": name}} for name in ("plain", "ddml"))
+    grid = {"design": "grid", "grid": {"optimizer.lr": [2e-4, 4e-4, 1e-3, 3e-3]}}
+    studies = {
+        "base": {"design": "grid", "grid": {"optimizer.lr": [1e-3, 9e-4]}, "trial": plain},
+        "heads": {**grid, "trial": ddml},
+        "best": {
+            **{"design": "promote", "of": "heads", "best": 4, "neutral": {"best_of": "base"}},
+            **{"trial": {**ddml, "training.epochs": 3}, **race},
+        },
+        "next": {"design": "promote", "of": "best", "best": 1, "trial": {"training.epochs": 4}},
+    }
+    made = dispatch(specs.plan({"name": "short", "studies": studies}), tmp_path)
+    late = {cell.trial_id for cell in made.progression.studies[last].cells}
+    drain(made, at_once=20, choose=lambda running: min(running, key=lambda t: (t in late, t)))
+    state = made.progression.studies["best"]
+    names = dict.fromkeys(cell.cell for cell in state.cells)
+    assert list(names) == ["rank=1", "rank=2", "rank=3", "neutral"]
+    assert (
+        state.complete and state.blocked is not None and made.progression.studies["next"].complete
+    )
+    assert drain(dispatch(made.progression.plan, tmp_path)) == []
 
 
 # -------------------------------------------------------------------- told or not

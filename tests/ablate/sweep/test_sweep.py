@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from ablate.engine.foreground import find_cell
+from ablate.ledger.owner import Owner
+from ablate.sweep import queue
 from tests.ablate import specs, synthetic
-from tests.ablate.driven import dispatch, drain, table
+from tests.ablate.driven import dispatch, drain, finish, table
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job
 
@@ -112,6 +114,21 @@ def test_a_larger_budget_goes_on_from_the_smaller_one(tmp_path: Path) -> None:
     drain(large)
     after = {row["trial_id"] for row in table(large) if row["study"] == "tune"}
     assert before < after and len(after) == 9
+
+
+def test_force_runs_a_held_trial_when_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
+    plan = specs.plan(specs.spec(studies={"grid": specs.SPEC["studies"]["grid"]}))
+    drain(dispatch(plan, tmp_path))
+    other, made = Owner("elsewhere", 1, 1.0), dispatch(plan, tmp_path, force=True)
+    held = min(row["trial_id"] for row in table(made))
+    assert made.ledger.hold(held, other)
+    while (job := made.claim_next_job()) is not None:
+        finish(made, job.trial_id)
+    made.ledger.release_hold(held, other)
+    assert drain(made) == [f"{held} train"]
 
 
 def test_more_seeds_top_up(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
-from tests.ablate import specs
-from tests.ablate.driven import dispatch, run, stopped_often, table
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, run, stopped_often, table
+from trainables.core import identity, source_digests
 from trainables.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
@@ -65,6 +66,42 @@ def test_trials_of_another_regime_are_not_taken(tmp_path: Path) -> None:
     made = plan("second", warm_start="first")
     run(made, tmp_path)
     assert made.warm_trials["tune"] == ()
+
+
+@pytest.mark.parametrize("change", ["data", "revision"])
+def test_trials_of_other_data_or_revisions_are_not_taken(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(plan("first"), tmp_path)
+    if change == "data":
+        monkeypatch.setattr(synthetic, "fingerprint", lambda config, cache: "other images")
+    else:
+        monkeypatch.setattr(identity, "get_revision", lambda component: 99)
+    made = run(plan("second", warm_start="first"), tmp_path).progression
+    assert made.plan.warm_trials["tune"] == ()
+    # nor are they seen by a search that listed them before
+    monkeypatch.undo()
+    listed = plan("third", warm_start="first")
+    dispatch(listed, tmp_path)
+    assert len(listed.warm_trials["tune"]) == 13
+    monkeypatch.setattr(identity, "get_revision", lambda component: 99)
+    again = run(plan("third", warm_start="first"), tmp_path).progression
+    assert len(again.proposers["tune"].list_history({})) == 6
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_trials_of_other_code_are_refused(
+    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --force too, which trains only the row again that is a trial of both sweeps."""
+    drain(dispatch(plan("first"), tmp_path, sources=True))
+    monkeypatch.setattr(source_digests, "compute_component_digest", lambda name: ("edited", ""))
+    second = plan("second", warm_start="first")
+    made = dispatch(second, tmp_path, sources=True, force=force)
+    with pytest.raises(ConfigError, match=f"{13 - force} known trials were made by other code"):
+        made.reconcile_code_versions(same_code=False)
+    assert made.reconcile_code_versions(same_code=True)
+    dispatch(second, tmp_path, sources=True).reconcile_code_versions(same_code=False)
 
 
 def test_the_list_is_fixed_when_the_search_is_first_planned(tmp_path: Path) -> None:
