@@ -83,6 +83,8 @@ class Facts:
 
     def list_epoch_values(self, trial_id: str, metric: str) -> tuple[float, ...]:
         """Return the values of a metric at epochs 1, 2, …, up to the first epoch without one."""
+        if self[trial_id].status is None:  # there is no record, or this run replaces it
+            return ()
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
             numbers: list[float] = []

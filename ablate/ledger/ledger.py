@@ -10,19 +10,20 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
-from ablate.ledger.schema import CELLS, explain_sqlite_errors
+from ablate.ledger.schema import CELLS, LedgerError, explain_sqlite_errors
 
 LOG = logging.getLogger("ablate.ledger")
 to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # TypeError if it is none
 
 # the trial is to be trained or evaluated; another driver has it; it has a result
 Claim = Literal["mine", "busy", "done", "failed"]
+DISCARDED = -1  # `logged_epoch` of an MLflow run that shows epochs which the ledger has deleted
 
 
 class Ledger(Records):
@@ -49,7 +50,6 @@ class Ledger(Records):
                 raise
 
     def _execute(self, sql: str, *values: object) -> int:
-        """Execute a statement, and return the number of changed rows."""
         with self.begin_transaction() as db:
             return db.execute(sql, values).rowcount
 
@@ -104,7 +104,6 @@ class Ledger(Records):
                     "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, "
                     "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL WHERE "
                     "trial_id=?",
-                    "UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?",
                 ):
                     db.execute(sql, [trial_id])
             db.execute(
@@ -199,7 +198,11 @@ class Ledger(Records):
         self._execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", location, trial_id)
 
     def delete_epochs(self, trial_id: str) -> None:
-        self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
+        """Delete a trial's epochs, and let MLflow's tracker replace the runs that show them."""
+        with self.begin_transaction():
+            self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
+            sql = "UPDATE mlflow_runs SET logged_epoch=?, logged_final=0 WHERE trial_id=?"
+            self._execute(sql, DISCARDED, trial_id)
 
     def record_final(
         self,
@@ -304,6 +307,10 @@ class Ledger(Records):
         """Record the epoch at which a scheduler stopped a cell; the first record stays."""
         self._execute("INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch)
 
+    def delete_stop(self, sweep_id: str, study: str, cell: str) -> None:
+        sql = "DELETE FROM stops WHERE sweep_id=? AND study=? AND cell=?"
+        self._execute(sql, sweep_id, study, cell)
+
     def put_warm_start(self, sweep_id: str, study: str, trials: Sequence[str]) -> None:
         """Record the trials that a search starts from, unless another driver was first."""
         values = sweep_id, study, to_json(trials)
@@ -342,13 +349,20 @@ def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
     ended = threading.Event()
 
     def beat() -> None:
-        """Renew the heartbeat at intervals until `ended` is set."""
-        with Ledger(path) as ledger:
+        """Renew the heartbeat at intervals until `ended` is set, also after errors."""
+        ledger: Ledger | None = None
+        is_failing = False
+        with ExitStack() as stack:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
+                    ledger = ledger or stack.enter_context(Ledger(path))
                     ledger.record_heartbeat(owner)
-                except RuntimeError as error:  # the driver's next write fails and reports it
-                    LOG.info("The heartbeat was not recorded: %s", error)
+                    is_failing = False
+                except Exception as error:  # without heartbeats others take the trials over
+                    # the driver's next write raises a LedgerError again, and ends the run with it
+                    if not is_failing and not isinstance(error, LedgerError):
+                        LOG.warning("The heartbeat is not recorded, and tried again: %s", error)
+                    is_failing = True
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

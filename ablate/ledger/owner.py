@@ -1,8 +1,8 @@
 """Identify the driver that holds a claim, and tell whether it is alive.
 
 The ledger has it as `host/pid/start`; the start time distinguishes it from later processes with the
-same id. On the same host a claim ends with its process. For another host only the age of the
-heartbeat counts.
+same id. Containers of one machine count as different hosts. On the same host a claim ends with its
+process. For another host only the age of the heartbeat counts.
 """
 
 import contextlib

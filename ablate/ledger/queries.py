@@ -44,10 +44,12 @@ list_sweep_trials = Query(
     "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE sweep_id=? "
     "GROUP BY trial_id ORDER BY study, idx, cells.seed, fold"
 )
-# of a sweep: study, size, done, failed of the cells × seeds that are known of it, as written
+# of a sweep: study, size, done, failed, stopped of the cells × seeds that are known of it
 count_progress = Query(
-    "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
-    "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
+    "SELECT study, count(*) AS size, count(*) FILTER (WHERE status='done') AS done, "
+    "count(*) FILTER (WHERE status='failed') AS failed, "
+    "count(*) FILTER (WHERE status IN ('partial', 'interrupted') AND stops.epoch>=0) AS stopped "
+    "FROM cells LEFT JOIN trials USING (trial_id) LEFT JOIN stops USING (sweep_id, study, cell) "
     "WHERE sweep_id=? GROUP BY study ORDER BY study"
 )
 # of a sweep: reason, n, trial (one of them) of its failed trials, the most frequent first

@@ -1,12 +1,13 @@
 """Build tables of a sweep's results from the ledger, and find its best cells."""
 
 import json
+import math
 import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 COMMENTED_METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")
 CELL_COLUMNS = ("fold", "study", "cell", "idx", "seed", "trial_id")
+Key = TypeVar("Key")
 FACTS = (
     *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
     *("seconds", "export", "source"),
@@ -193,21 +195,24 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     # find each study's best cell: (value to maximize, study, cell, metric, (row, value) by trial)
     candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
     for name in declared if study is None else [study]:
-        metric, is_higher_better = next(iterate_objectives(spec, name))  # the first one decides
-        cell = find_best_cell(
-            records, by_study.get(name, {}), metric, higher_is_better=is_higher_better
-        )
+        objectives = list(iterate_objectives(spec, name))
+        cell = find_best_cell(records, by_study.get(name, {}), objectives)
+        metric, is_higher_better = objectives[0]
         # values of different metrics cannot be compared across studies
         if cell is None or (study is None and metric != spec["objective"]):
             continue
-        pairs = _collect_values(records, by_study[name][cell], metric)
+        pairs = [
+            (row, value)
+            for row in by_study[name][cell]
+            if (value := collect_metrics(records, row["trial_id"]).get(metric)) is not None
+        ]
         pairs.sort(key=lambda pair: pair[1], reverse=is_higher_better)
         mean = statistics.fmean(value for _, value in pairs)
         candidates.append((mean if is_higher_better else -mean, name, cell, metric, pairs))
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
-            f"no finished trial of {study or sweep['name']} has a value of the objective. "
+            f"{study or sweep['name']} has no cell whose trials all have a value of the objective. "
             "`ablate trials` shows the status of its trials.",
         )
     # describe the best candidate
@@ -257,19 +262,46 @@ def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[st
 
 
 def find_best_cell(
-    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, higher_is_better: bool
+    records: Records, cells: Mapping[str, Sequence[Row]], objectives: Sequence[tuple[str, bool]]
 ) -> str | None:
-    """Return the cell with the best mean over seeds and folds; of equal cells the first."""
-    means = {
-        cell: statistics.fmean(value for _, value in values)
-        for cell, rows in cells.items()
-        if (values := _collect_values(records, rows, metric))
-    }
-    sign = 1 if higher_is_better else -1
-    return max(means, key=lambda cell: sign * means[cell], default=None)
+    """Return the cell of a study that its sweep ranks first by the results so far; None if none.
+
+    Cells with a failed trial or with fewer trials than others, which a race has dropped, are left
+    out. While trials are missing, the cells with the most results are compared.
+    """
+    n_trials, metrics = max(map(len, cells.values()), default=0), [name for name, _ in objectives]
+    results: dict[str, list[Mapping[str, Row]]] = {}  # cell → evaluations of its finished trials
+    for cell, rows in cells.items():
+        trials = [trial for row in rows if (trial := records.get_trial(row["trial_id"]))]
+        if len(rows) == n_trials and all(trial["status"] != "failed" for trial in trials):
+            done = [trial["trial_id"] for trial in trials if trial["status"] == "done"]
+            results[cell] = list(map(records.get_evaluations, done))
+    n_results = max(map(len, results.values()), default=0)
+    compared = {cell: each for cell, each in results.items() if len(each) == n_results}
+    means = {cell: average_metrics(each, metrics) for cell, each in compared.items()}
+    return next((cell for cell, _ in rank_cells(means, objectives)), None)
 
 
-def _collect_values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
-    """Pair each row that has a value of the metric with that value."""
-    values = [(row, collect_metrics(records, row["trial_id"]).get(metric)) for row in rows]
-    return [(row, value) for row, value in values if value is not None]
+def average_metrics(
+    evaluations: Sequence[Mapping[str, Row]], metrics: Iterable[str]
+) -> tuple[float, ...] | None:
+    """Return each metric's mean over a cell's trials; None if a value is missing or not finite."""
+    means = []
+    for split, name in map(MetricName.parse, metrics):
+        values = [by_split.get(split, {}).get(name, math.nan) for by_split in evaluations]
+        if not values or not all(map(math.isfinite, values)):
+            return None
+        means.append(math.fsum(values) / len(values))
+    return tuple(means)
+
+
+def rank_cells(
+    means: Mapping[Key, tuple[float, ...] | None], objectives: Sequence[tuple[str, bool]]
+) -> list[tuple[Key, tuple[float, ...]]]:
+    """Return the cells that have means of the objectives, with these means, best first.
+
+    The first objective decides, on a tie the next one, and finally the order in `means`.
+    """
+    signs = [-1 if is_higher_better else 1 for _, is_higher_better in objectives]
+    ranked = [(cell, values) for cell, values in means.items() if values is not None]
+    return sorted(ranked, key=lambda item: [s * x for s, x in zip(signs, item[1], strict=True)])

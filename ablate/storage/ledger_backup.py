@@ -176,7 +176,7 @@ class LedgerBackup:
                 self.print_line(f"storage: {self.storage} is up to date again")
         except OSError as error:
             if not self._fault or is_last:
-                text = f"{error}. The local ledger {self.ledger} is complete."
+                text = f"{str(error).rstrip('.')}. The local ledger {self.ledger} is complete."
                 self.print_line(f"warning: storage: {text}")
             self._fault = str(error)
 
@@ -284,7 +284,7 @@ class LedgerBackup:
         try:
             yield
         except StorageError as error:
-            raise ConfigError(OPTION, f"{error}. {remedy}") from error
+            raise ConfigError(OPTION, f"{str(error).rstrip('.')}. {remedy}") from error
         except OSError as error:
             raise LedgerError(
                 f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "

@@ -14,19 +14,14 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import DISCARDED, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
 from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
 from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
-from ablate.tracking.store import (
-    find_sqlite_file,
-    get_or_create_experiment,
-    open_store,
-    store_key,
-)
+from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
 from ablate.values.paths import find_varied_paths
 from reports.store import search_runs
 from reports.uri import has_secret, redact_text, redact_uri
@@ -170,8 +165,8 @@ class MlflowTracker(Tracker):
         """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
         best: dict[str, list[str]] = {}  # trial → "(STUDY)" of each study whose best cell it fills
         for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():
-            metric, is_higher = next(iterate_objectives(self.sweep["spec"], study))
-            cell = find_best_cell(self.ledger, cells, metric, higher_is_better=is_higher)
+            objectives = list(iterate_objectives(self.sweep["spec"], study))
+            cell = find_best_cell(self.ledger, cells, objectives)
             for row in cells.get(cell or "", []):
                 best.setdefault(row["trial_id"], []).append(f"({study})")
         condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}' and {payload.BEST_FILTER}"
@@ -258,9 +253,15 @@ class MlflowTracker(Tracker):
         The run of an ended trial is left alone if the checksum of its last write has not changed.
         """
         ledger, client = self.ledger, self.client
+        row = self._get_row(trial_id)  # before the trial, because a claim may change both
         trial = ledger.get_trial(trial_id)
         if trial is None:  # the trial is planned and has not started
             return
+        # delete the run of a discarded training: MLflow would mix its points with the new ones
+        if row is not None and row["logged_epoch"] == DISCARDED:
+            client.delete_run(row["run_id"])
+            ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
+            row = None
         # compare the checksum of what would be written with that of the last write
         has_ended = trial["status"] in payload.STATUS  # ended statuses → MLflow's
         evaluations = ledger.get_evaluations(trial_id) if has_ended else {}
@@ -271,7 +272,6 @@ class MlflowTracker(Tracker):
         checksum = 0
         if has_ended:
             checksum = payload.compute_checksum(trial, evaluations, cells, sorted(parameters))
-        row = self._get_row(trial_id)
         if row is not None and checksum and row["logged_final"] == checksum:
             return
         # create the run, or set it RUNNING again
@@ -302,7 +302,10 @@ class MlflowTracker(Tracker):
         last_epoch = int(row["logged_epoch"])
         for epoch in epochs:
             last_epoch += epoch["epoch"] == last_epoch + 1
-        self._record_progress({**row, "logged_epoch": last_epoch, "logged_final": checksum})
+        with ledger.begin_transaction():
+            latest = self._get_row(trial_id)
+            if latest is None or latest["logged_epoch"] != DISCARDED:  # by a claim meanwhile
+                self._record_progress({**row, "logged_epoch": last_epoch, "logged_final": checksum})
 
 
 def log_data_set(client: "MlflowClient", run_id: str, trial: payload.Row) -> None:

@@ -23,7 +23,8 @@ _REQUIREMENTS = {
     "must be true or false, without quotes": ("bool_type", "bool_parsing"),
     "must be text (put it in quotes)": ("invalid_key",),
     "must be text (a number or a word of YAML needs quotes)": ("string_type",),
-    "must be a valid integer, without a fraction": ("int_from_float",),
+    "must be a whole number": ("int_from_float", "int_parsing", "int_type"),
+    "must be a number": ("float_parsing", "float_type"),
     "must be a smaller integer": ("int_parsing_size",),
     "must be an amount of memory (write 20GB, 20 GiB or a number of bytes)": (
         *("byte_size", "byte_size_unit"),
@@ -52,10 +53,12 @@ def find_closest(query: str, candidates: Iterable[str], cutoff: float = 0.6) -> 
     return by_case[close[0]] if close else None
 
 
-def suggest_nearest(query: str, candidates: Iterable[str]) -> str:
+def suggest_nearest(
+    query: str, candidates: Iterable[str], otherwise: str = "Choose one of the known names."
+) -> str:
     """Return a remedy for an unknown word: the most similar candidate, if there is one."""
     close = find_closest(query, candidates)
-    return f"Did you mean {close!r}?" if close else "Choose one of the known names."
+    return f"Did you mean {close!r}?" if close else otherwise
 
 
 def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:

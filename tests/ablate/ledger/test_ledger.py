@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from ablate.ledger.ledger import Ledger
+from ablate.ledger import ledger as ledger_module
+from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError, open_connection
 from ablate.ledger.sources import Sources
@@ -108,6 +110,38 @@ def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
     with ledger.begin_transaction() as db:
         db.execute("UPDATE trials SET heartbeat=heartbeat-1000")
     assert ledger.claim("t", "h", 0, {}, Owner.from_this_process()) == "mine"
+
+
+@pytest.mark.parametrize(
+    ("error", "warnings"),
+    [
+        (ConfigError("ledger", "it is not writable"), 1),
+        (sqlite3.OperationalError("busy"), 1),
+        (OSError(5), 1),
+        (LedgerError("the disk is full"), 0),  # the driver's next write ends the run with it
+    ],
+)
+def test_a_heartbeat_goes_on_after_errors(
+    ledger: Ledger,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    warnings: int,
+) -> None:
+    real, tries, recorded = Ledger.record_heartbeat, list[Owner](), threading.Event()
+
+    def record(self: Ledger, owner: Owner) -> None:
+        tries.append(owner)
+        if len(tries) < 3:
+            raise error
+        real(self, owner)
+        recorded.set()
+
+    monkeypatch.setattr(Ledger, "record_heartbeat", record)
+    monkeypatch.setattr(ledger_module, "HEARTBEAT_SECONDS", 0.01)
+    with send_heartbeats(ledger.path, Owner.from_this_process()):
+        assert recorded.wait(60)
+    assert len(caplog.records) == warnings
 
 
 def test_a_held_trial_that_was_interrupted_is_not_claimed(ledger: Ledger) -> None:

@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 
+from ablate.batch import export_cells
+from ablate.engine.driver import run_plan
+from ablate.engine.foreground import run_cell
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
+from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
+from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
@@ -96,6 +101,34 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
         ran(tmp_path)
     assert len(ran(tmp_path, force=True)) == 4
     assert ran(tmp_path) == []
+
+
+STARTS: list[Callable[[Plan, Settings], object]] = [
+    run_plan,
+    lambda plan, settings: run_cell(plan, settings, "tune/0000"),
+    lambda plan, settings: export_cells(plan, settings, settings.out / "cells.jsonl"),
+]
+
+
+@pytest.mark.parametrize("start", STARTS, ids=["run", "cell", "cells"])
+def test_a_refused_run_writes_nothing(
+    tmp_path: Path, edit: Edit, start: Callable[[Plan, Settings], object]
+) -> None:
+    """Neither its provenance nor proposals that are based on the refused results."""
+    plan = specs.plan(specs.spec(studies={"tune": specs.SPEC["studies"]["tune"]}))
+    drain(dispatch(plan, tmp_path, sources=True))
+    for name in ("proposals", "cells"):
+        change(tmp_path, f"DELETE FROM {name} WHERE idx>2")  # the second round
+    edit("method.ddml", "a")
+
+    def read_ledger() -> list[Any]:
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            return [ledger.query(f"SELECT * FROM {t}") for t in ("sweeps", "proposals", "cells")]
+
+    before = read_ledger()
+    with pytest.raises(ConfigError, match="made by other code"):
+        start(plan, synthetic_settings(tmp_path, sources=True, provenance={"git_commit": "f00"}))
+    assert read_ledger() == before
 
 
 def test_what_is_older_than_sources_is_taken(tmp_path: Path, edit: Edit) -> None:

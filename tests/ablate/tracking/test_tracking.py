@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.tracking import sync
 from ablate.tracking.payload import choose_parameters, flatten_config
 from ablate.tracking.store import open_store
 from ablate.tracking.sync import MlflowTracker
@@ -108,6 +109,45 @@ def test_a_run_that_is_deleted_in_mid_sweep_is_made_again(sweep: Any) -> None:
             replica.sync([trial])
         replica.sync(status="FINISHED")
         assert replica.refused == {} and children(sweep)[trial].info.run_id != deleted
+    assert_complete(sweep, [trial])
+
+
+@pytest.mark.parametrize("reason", ["force", "other code"])
+def test_a_trial_that_begins_again_gets_a_new_run(sweep: Any, reason: str) -> None:
+    """MLflow shows the value of the highest step, and a smaller best epoch would never be seen."""
+    (trial,) = sweep.plan(seeds=1)[:1]
+    sweep.finish([trial], final=reason == "force")
+    sweep.track()
+    before = children(sweep)[trial].info.run_id
+    with Ledger(sweep.ledger_path) as ledger:
+        if reason == "force":
+            assert ledger.claim(trial, "", 0, {}, Owner.from_this_process(), force=True) == "mine"
+        else:
+            ledger.delete_epochs(trial)
+    sweep.finish([trial], epochs=1, final=False)
+    sweep.track()
+    sweep.finish([trial], epochs=2)
+    sweep.track()
+    assert_complete(sweep, [trial])
+    run = children(sweep)[trial]
+    assert run.info.run_id != before and run.data.metrics["final/best_epoch"] == 2
+
+
+def test_a_claim_while_the_run_is_written_is_noticed(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (trial,) = sweep.plan(seeds=1)[:1]
+    sweep.finish([trial])
+    with Ledger(sweep.ledger_path) as ledger, monkeypatch.context() as claiming:
+        replica = MlflowTracker(sweep.uri)
+        replica.open(ledger, sweep.sweep_id)
+        owner = Owner.from_this_process()
+        claiming.setattr(
+            sync, "log_batches", lambda *_: ledger.claim(trial, "", 0, {}, owner, force=True)
+        )
+        replica.sync()
+    sweep.finish([trial], epochs=2)
+    sweep.track()
     assert_complete(sweep, [trial])
 
 
