@@ -17,7 +17,7 @@ from types import FrameType
 
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.live_report import refresh_report
-from ablate.engine.preflight import check_data, check_inputs, preview_progression
+from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
@@ -54,10 +54,12 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
     # download the ledger if the storage (`--storage`) has a newer one
     backup = _open_ledger_backup(settings, owner)
-    # check inputs before anything is written
-    if settings.reads_data:
+    # check the code of known results, and inputs, before anything is written
+    if settings.sources or settings.reads_data:
         with preview_progression(plan, settings) as progression:
-            check_inputs(plan, progression, settings.cache, settings.request.device)
+            check_sources(progression, same_code=settings.same_code)
+            if settings.reads_data:
+                check_inputs(plan, progression, settings.cache, settings.request.device)
     with ExitStack() as stack:
         # open the ledger, and keep copies of it in storage
         ledger = stack.enter_context(Ledger(settings.ledger))
@@ -190,18 +192,17 @@ def _run_ray_tune(
     logs = settings.out.resolve() / "logs"
     tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
-    def stop_as_by_ctrl_c() -> None:  # for `ablate stop`; `signals` is set below
+    def stop() -> None:  # for `ablate stop`, as by Ctrl-C; `signals` is set below
         signals.append(signal.SIGINT)
         dispatch.stop()
 
-    def open_display(parallel: int) -> ProgressDisplay:  # `stack` and `status_file` are set below
+    def open_display(parallel: int) -> ProgressDisplay:  # `stack` and `status` are set below
         log = logs / f"{name}.log"
-        display = ProgressDisplay(dispatch, parallel, log, publish=status_file.publish)
+        display = ProgressDisplay(dispatch, parallel, log, publish=status.publish)
         return stack.enter_context(closing(display))
 
-    owner, stop = dispatch.owner, stop_as_by_ctrl_c
-    status_file = DriverStatusFile(settings.out, owner, plan.sweep_id, plan.spec.name, stop)
-    status_file.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
+    status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
+    status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
     # nodes of a cluster must have the same data sets as this machine
     needs_data = settings.reads_data and settings.address is not None
     supervisor = Supervisor(
@@ -218,7 +219,7 @@ def _run_ray_tune(
     with ExitStack() as stack:
         signals = stack.enter_context(stop_on_signals(dispatch.stop))
         stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
-        stack.enter_context(status_file)
+        stack.enter_context(status)
         if settings.live_report and settings.tracking_uri is not None:
             log = logs / f"{name}-report.log"
             renewer = refresh_report(settings.tracking_uri, plan.sweep_id, settings.out, log)

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
 from ablate.ledger.owner import STALE_SECONDS, Owner
 from trainables.errors import ConfigError
@@ -82,17 +82,15 @@ def resolve_output_folder(path: str | Path) -> Path:
     raise ConfigError("--out", f"{str(folder)[:200]} cannot be used ({fault}). Use another folder.")
 
 
-class Node(BaseModel):
+class Node(BaseModel, strict=True):
     """One machine of a driver, and the trials that run on it."""
-
-    model_config = ConfigDict(strict=True)
 
     name: str
     slots: int
     trials: list[str]
 
 
-class DriverStatus(BaseModel):
+class DriverStatus(BaseModel, strict=True):
     """The status that a driver wrote.
 
     Attributes:
@@ -102,8 +100,6 @@ class DriverStatus(BaseModel):
         trials: ids of the running trials.
         stopping: whether the driver was asked to stop.
     """
-
-    model_config = ConfigDict(strict=True)
 
     path: Path = Field(default=Path(), exclude=True)
     owner: Annotated[Owner, PlainValidator(Owner.parse), PlainSerializer(str)]

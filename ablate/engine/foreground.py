@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ablate.engine.preflight import check_sources, preview_progression
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
@@ -39,11 +40,14 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     """Run the trial of one cell in this process, without Ray; return 1 if it failed, else 0."""
     check_known(OPTION, [address.partition("/")[0]], plan.order, "the study")
     owner = Owner.from_this_process()
+    # run a failed cell again, because users run one cell to find its fault
+    settings = replace(settings, retry_failed=True, force=False)
+    with preview_progression(plan, settings) as preview:  # before anything is written
+        check_sources(preview, same_code=settings.same_code)
     with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
         ledger.release_dead()  # free the trials of drivers that were killed
-        # run a failed cell again, because users run one cell to find its fault
-        facts = replace(settings, retry_failed=True, force=False).open_facts(ledger)
-        progression, jobs = Progression(plan, facts, record=True), settings.build_job_settings(plan)
+        progression = Progression(plan, settings.open_facts(ledger), record=True)
+        jobs = settings.build_job_settings(plan)
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
@@ -52,6 +56,10 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         if cell.error is not None:  # its configuration is invalid
             print_text(cell.error)
             return 1
+        # train to the last epoch, even if the study's scheduler has paused or stopped the trial
+        progression.scheduled_studies.clear()
+        if progression.facts[cell.trial_id].status in ("partial", "interrupted"):
+            dispatch.refresh_trial(cell.trial_id)
         job = dispatch.claim_job_of(cell.trial_id)
         if job is None:
             row = ledger.get_trial(cell.trial_id) or {}
@@ -59,8 +67,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
             return 0
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
         try:
-            # train to the last epoch, even if the study's scheduler would pause or stop the trial
-            return _run_job(dispatch, replace(job, until=None), settings)
+            return _run_job(dispatch, job, settings)
         finally:
             dispatch.interrupt_all("stopped in the foreground")
 

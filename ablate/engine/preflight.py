@@ -8,7 +8,7 @@ fetches them, or ends before its first trial.
 
 import itertools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from ablate.designs.parts import Point
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.sources import build_refusal
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.sweep.progression import Progression
@@ -57,6 +58,13 @@ def preview_progression(plan: Plan, settings: Settings) -> Iterator[Progression]
             yield progression
 
 
+def check_sources(progression: Progression, *, same_code: bool) -> None:
+    """Raise ConfigError if other code made known results, unless these are accepted."""
+    refusal = build_refusal(progression.facts.differing)
+    if refusal is not None and not same_code:
+        raise refusal
+
+
 def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
     """Check the classes of pending trials, print warnings, and fetch missing weights.
 
@@ -90,7 +98,7 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
         if use.data is None:  # a later result decides which data set it is
             continue
         if use.data.images not in counts:
-            with require_cache(cache):
+            with require_cache():
                 counts[use.data.images] = count_classes(use.data, cache)
         classes = counts[use.data.images]
         if classes is None:  # `check_data` reads the images later
@@ -151,7 +159,7 @@ def describe_trainings(
         data = resolve_data_config(section)
         key = data.images, data.split.model_dump_json()
         if key not in splits:
-            with require_cache(cache):
+            with require_cache():
                 dataset = DATASETS[data.name].without_pixels(data, cache)
             splits[key] = None if dataset is None else split_dataset(dataset, data.split, "")
         return splits[key]
@@ -175,7 +183,7 @@ def describe_trainings(
                 steps = count_steps_per_epoch(images, training["batch_size"])
                 pixels, total = config["data"]["image_size"], steps * training["epochs"]
                 sizes.add((pixels, images, steps, total))
-                warnings = dict(_warn_of_training(training, parts, steps)) | warnings
+                warnings = dict(_warn_of_training(config, parts, steps)) | warnings
                 sides = (("train", parts.train), ("validate", parts.val), ("test", parts.test))
                 classes = [f"{len(side.classes)} {verb}" for verb, side in sides if side]
                 names = [class_name for _, side in sides if side for class_name in side.classes]
@@ -208,12 +216,10 @@ def build_example_config(plan: Plan, state: StudyState) -> dict[str, Any]:
 
 
 def _warn_of_training(
-    training: Mapping[str, Any], splits: Splits, steps: int
+    config: Mapping[str, Any], splits: Splits, steps: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield a warning (kind, text) for each way in which a training does not suit its images.
-
-    `training` is a section of the configuration, `steps` the number of steps in an epoch.
-    """
+    """Yield a warning (kind, text) for each way in which a training does not suit its images."""
+    training, validation = config["training"], config["data"]["split"]["validation"]
     images, batch, per_class = len(splits.train), training["batch_size"], training["per_class"]
     epochs = training["epochs"]
     count = len(splits[splits.selection].classes)
@@ -221,10 +227,13 @@ def _warn_of_training(
         fault = f"images of {count} classes"
         if count == 1:
             fault = "images of a single class, where every neighbour is correct"
-        yield (
-            "few classes",
-            f"the best epoch and settings are selected on {fault}. Raise data.split.validation.",
-        )
+        remedy = f"Raise data.split.validation (now {validation:g})."
+        yield "few classes", f"the best epoch and settings are selected on {fault}. {remedy}"
+    for side, part in (("validation", splits.val), ("test", splits.test)):
+        if part is None or part.queries is not None or splits.by_images:
+            continue  # queries have a gallery of their own, or a classifier is evaluated
+        if fault := describe_single_images(part.labels, part.classes):
+            yield f"single {side}", f"{side}: {fault}"
     if steps * epochs < FEWEST_STEPS:
         yield (
             "short",
@@ -268,7 +277,7 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
         key = data.images, data.split.model_dump_json()
         with locate_errors(plan, progression, use):
             if data.images not in datasets:
-                with require_cache(cache), show_progress():
+                with require_cache(), show_progress():
                     datasets[data.images] = load_dataset(data, cache)
             if key not in splits:
                 splits[key] = split_dataset(datasets[data.images], data.split, "")
@@ -289,6 +298,7 @@ def find_missing_weights(
             continue
         # trials with a frozen backbone need no weights if the cache has the backbone's features
         data = use.data if backbone.mode == "frozen" else None
+        data = None if data and data.name in plan.absent_data else data
         key = backbone.base.model_dump_json() + (data.images if data else "")
         if key in checked:
             continue
@@ -300,3 +310,15 @@ def find_missing_weights(
                 if weights is not None:
                     missing.setdefault(weights, use)
     return missing
+
+
+def describe_single_images(labels: torch.Tensor, classes: Sequence[str]) -> str:
+    """Say which classes have a single image and what this does to metrics; "" if none has one."""
+    sizes = torch.bincount(labels, minlength=len(classes)).tolist()
+    names = [name for name, size in zip(classes, sizes, strict=True) if size == 1]
+    text = (
+        f"{len(names)} of {len(sizes)} classes have a single image, such as {''.join(names[:1])}. "
+        "In validation and test, such an image has no right answer: Recall@k counts it as wrong, "
+        "MAP@R and R-Precision leave it out. Add images to these classes, or remove the classes."
+    )
+    return text if names else ""

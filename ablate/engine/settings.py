@@ -110,7 +110,7 @@ class Outcome:
     Attributes:
         missing: study → number of cells × seeds without a result.
         failed: study → number of cells × seeds with a recorded failure.
-        lost: trial → why the machine could not finish it.
+        lost: trial → why this run gives it up.
         blocked: study → why it cannot continue.
         interrupted: the signal that stopped the run, or None.
         broken: why Ray could not continue, or empty.

@@ -87,6 +87,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             check_classes(plan, progression, cache)
             trainings, warnings, classes = describe_trainings(plan, progression, cache)
             notes += [f"warning: {text}" for text in warnings]
+        if settings.sources or settings.reads_data:  # the data may be absent
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]
             notes += [f"weights: {FETCH}"] if missing else []

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import ray.tune
+from ray.air._internal import usage
 from ray.exceptions import RayActorError
 from ray.tune import Callback, Stopper
 from ray.tune.experiment import Trial
@@ -28,10 +29,8 @@ TRIAL_ID = "trial"  # in a Tune trial's configuration: our id of it
 CHECKPOINTS = 2  # of an attempt that stay
 AHEAD = 4  # trials that are claimed before a slot is free for them
 WAIT_SECONDS = 1.0  # between two requests while other drivers run all remaining trials
-AWS_KEYS = (
-    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
-    *("AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"),
-)
+AWS_KEYS = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"]
+AWS_KEYS += ["AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN"]
 
 
 def run_tune(
@@ -47,6 +46,8 @@ def run_tune(
         storage: path or URI in which Tune keeps its files, and trials' checkpoints in `trials/`.
     """
     hide_aws_keys()
+    # Usage reports are off; to count callbacks for them, Ray would import MLflow, which takes 3 s.
+    usage.tag_callbacks = lambda callbacks: False  # noqa: ARG005
     job: dict[str, Any] | None = None  # for the next `fit`, received while waiting
     for number in itertools.count():
         searcher = JobSearcher(driver, job)
@@ -197,8 +198,7 @@ class StartAll(DriverOnly, FIFOScheduler):
 
     def __init__(self, driver: DriverClient) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.driver = driver
-        self._order: dict[str, int] = {}
+        self.driver, self._order = driver, dict[str, int]()
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         self._order[trial.trial_id] = len(self._order)

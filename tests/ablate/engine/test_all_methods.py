@@ -12,9 +12,11 @@ SPEC = Path(__file__).parents[3] / "search_spaces" / "all_methods_small.yaml"
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 @pytest.mark.timeout(1800)
 def test_it_runs_and_shows_every_pair_and_those_refused(tmp_path: Path) -> None:
-    assert main(["run", str(SPEC), "--out", str(tmp_path)]) == 0
+    small = ["--set", "data.image_size=32"]  # features take less time
+    assert main(["run", str(SPEC), *small, "--out", str(tmp_path)]) == 0
     (report,) = tmp_path.glob("reports/all_methods_small-*/report.md")
     text = report.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| typefaces", "| emoji"))]

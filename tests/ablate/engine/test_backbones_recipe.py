@@ -25,7 +25,6 @@ LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]
 TINY: dict[str, dict[str, Any]] = {
     "vit": {"name": "test_vit", "weights": "none"},
     "vit_both": {"name": "test_vit", "weights": "none", "tokens": "both"},
-    "vit2": {"name": "test_vit2", "weights": "none"},
     "convnext": {"name": "test_convnext", "weights": "none"},
 }
 
@@ -76,6 +75,7 @@ def test_every_backbone_that_is_tuned_has_adapters() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("recipe", "models", "methods"),
@@ -106,7 +106,7 @@ def test_it_runs_in_miniature(
     studies["judged"]["splits"] = 2
     small.write_text(json.dumps({**data, "studies": studies}))
     settings = {k: v for k, v in SMALL.items() if not k.startswith("backbone.")}
-    settings["training.batch_size"] = 64
+    settings |= {"training.batch_size": 64, "data.split.images_per_class": 4}
     if recipe == LORA:
         settings["training.micro_batch"] = 64
     options = [part for path, value in settings.items() for part in ("--set", f"{path}={value}")]

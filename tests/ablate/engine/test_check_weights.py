@@ -67,6 +67,22 @@ def test_a_file_that_is_not_here(
     assert "Give the right backbone.weights or SHA-256" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+def test_a_file_is_missed_although_the_data_is_not_here_either(
+    mode: str, spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trained.pth"
+    weights = {"weights": str(file), "weights_sha256": "0" * 64, "mode": mode}
+    spec["trial"]["backbone"] |= weights
+    spec["trial"]["data"] = {"name": "cars196", "root": None}
+    assert ablate(spec, tmp_path, "--plan") == 0
+    output = capsys.readouterr().out
+    assert "cars196 is not on this machine" in output
+    assert f"weights: {file} is not on this machine (`backbone.weights` of study rates)" in output
+    assert main(["backbones", str(tmp_path / "spec.yaml")]) == 1
+    assert f"missing: {file} (study rates)" in capsys.readouterr().out
+
+
 def test_a_file_that_a_search_over_adapters_needs(
     spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
