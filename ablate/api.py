@@ -153,7 +153,7 @@ def prepare(
     # plan the trials; a custom runner may ignore the data, and its source code is not recorded
     uses_default_runner = options.runner == RUNNER
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
-    with require_cache(cache), show_progress():
+    with require_cache(), show_progress():
         plan = build_checked_plan(loaded, options, fingerprint, cache, needs_data=runs)
     # record what a report cannot find out: the order of studies, and metrics of other packages
     study_order, foreign_metrics = list(plan.spec.studies), {}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.engine.preflight import check_classes, preview_progression
+from ablate.engine.preflight import check_classes, check_sources, preview_progression
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger, is_held
@@ -142,7 +142,7 @@ def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
 
 
 def _check_studies(plan: Plan, settings: Settings) -> None:
-    """Refuse unfinished studies that need a driver while their trials run, and too few classes.
+    """Refuse unfinished studies that need a driver, results of other code, and too few classes.
 
     A driver may stop a trial early, or propose one whenever another ends; a batch does neither.
     """
@@ -160,6 +160,7 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
                     f"a batch cannot run this study, because {reason}. Run `ablate run --study "
                     f"{name}`, or name other studies by --study.",
                 )
+        check_sources(progression, same_code=settings.same_code)
         if settings.reads_data:
             check_classes(plan, progression, settings.cache)
 
@@ -225,7 +226,7 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     """
     trial_id, last = result.trial_id, result.last  # last: a `Final` of success, or a failure
     row = ledger.get_trial(trial_id)
-    # a success replaces a recorded failure, and a failure replaces nothing
+    # a success replaces a recorded failure; a failure replaces neither a result nor progress
     lasting = ("done",) if isinstance(last, Final) else ("done", "failed")
     target = locate_trial_folder(out / TRIALS, trial_id)
     if row and row["status"] in lasting:
@@ -236,6 +237,9 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     if is_held(row):
         return "busy"
     if trial != target:
+        has_begun = bool(ledger.list_epochs(trial_id)) or any((target / CHECKPOINTS).glob("*"))
+        if has_begun and not isinstance(last, Final):  # the next run goes on with it
+            return "known"
         _copy_files(result, trial, target)
     training_code = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
     source = None if result.code is None else Sources(ledger).record_sources(training_code)

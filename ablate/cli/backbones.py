@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from trainables.backbones.weights import fetch_weights
 
     options = replace(build_options(args), track=False)  # no MLflow is needed
-    plan, settings = api.prepare(loaded, options, leaves=True)
+    plan, settings = api.prepare(loaded, options, runs=False, leaves=True)
     with preview_progression(plan, settings) as progression:
         missing = find_missing_weights(plan, progression, settings.cache, settings.request.device)
     for weights, use in missing.items():

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ablate.values.errors import suggest_nearest
+from ablate.engine.preflight import describe_single_images
+from ablate.values.errors import join_words, suggest_nearest
 from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import require_cache
@@ -101,12 +102,13 @@ def check_data_set(args: argparse.Namespace) -> int:
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
         name, root = "folder", name
     if name not in DATASETS:
-        raise ConfigError("NAME", f"{name!r} is no data set. {suggest_nearest(name, DATASETS)}")
+        fault = f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}"
+        raise ConfigError("NAME", f"{fault}. {suggest_nearest(name, DATASETS, 'Check the path.')}")
     values = {"name": name, "root": root, "allow_partial": True}
     config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
     start = time.monotonic()
     decode_faults: list[str] = []
-    with require_cache(cache), show_progress():
+    with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
         listing = _read_listing(source, config)
         if issubclass(source, FileSet):
@@ -118,6 +120,7 @@ def check_data_set(args: argparse.Namespace) -> int:
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
     # a data set of another package may have no listing; then its rows are those that were loaded
     rows, root, problems = listing or (dataset, None, ())
+    singles = describe_single_images(rows.labels, rows.classes)
     seconds = time.monotonic() - start
     lines = [
         f"{name}: {root or 'comes with its package'}",
@@ -125,6 +128,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"{part}: {count}" for part, count in count_parts(rows).items()),
         *(f"the data set differs from its makers' description: {problem}" for problem in problems),
         _describe_splits(rows),
+        *([f"warning: {singles}"] if singles and rows.roles is None else ()),
         f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
         *(f"a bad image: {fault}" for fault in decode_faults),
     ]

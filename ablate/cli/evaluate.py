@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         build_data_config(model.config.data, name, root or None, partial) for name, root in pairs
     ]
     rows: list[dict[str, Any]] = []
-    with require_cache(cache), show_progress():
+    with require_cache(), show_progress():
         for config in configs:  # find missing files
             DATASETS[config.name].without_pixels(config, cache)
         for text, config in zip(args.data, configs, strict=True):

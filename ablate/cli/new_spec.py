@@ -24,7 +24,7 @@ from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.recipes import read_recipe
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import check_known, suggest_nearest
+from ablate.values.errors import check_known, join_words, suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
@@ -47,6 +47,8 @@ BATCH_CLASSES, PER_CLASS = 16, 4  # of a batch, if the data set has that many cl
 EPOCHS, STEPS = 10, 300  # of a training, at least
 LARGEST, STEP = 128, 32  # image size, which is a multiple of STEP
 SAMPLED = 20  # images of a folder whose size is looked at
+RATE = {"optimizer.lr": {"low": 1e-4, "high": 5e-2, "log": True}}  # of heads on frozen features
+PROXIES = "optimizer.multipliers.proxies"
 PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
 # method → `given` (options that are not its defaults) and `terms` (what switches each term off)
 TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
@@ -66,9 +68,9 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
         headline, line = f"a copy of the recipe {args.recipe}", f"name: {_to_flow_yaml(name)}"
         text = re.sub("(?m)^name: .*$", lambda _: line, read_recipe(args.recipe), count=1)
     else:
-        check_known("--loss", [args.loss], LOSSES, "the loss")
+        check_known("--loss", args.loss, LOSSES, "the loss")
         check_known("--method", [args.method], METHODS, "the method")
-        headline = f"{args.method} on {args.loss}, {args.data}: {purpose}"
+        headline = f"{args.method} on {join_words(args.loss)}, {args.data}: {purpose}"
         text = render_spec(name, path, headline, args)
         # check the spec as `ablate plan` does; `name` stands in for the fingerprint of the data
         loaded = read_spec(load_text(text, str(path)).data)
@@ -83,10 +85,7 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
 
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
-    """Return the text of the spec that the options of `ablate new` describe.
-
-    `path` is the file that commands in the text name; `headline` is the first line of the text.
-    """
+    """Return the spec that `args` describe, to be stored in `path`, beginning with `headline`."""
     method, goal = args.method, args.goal
     tuning = TUNINGS.get(method, {})
     options, terms = tuning.get("given", {}), tuning.get("terms", {})
@@ -96,23 +95,17 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     # a batch has as many classes as the training split, at most BATCH_CLASSES
     data = _describe_data(args.data)
     config, classes, epochs = resolve_data_config(data), BATCH_CLASSES, EPOCHS
-    per_class = max(PER_CLASS, LOSSES[args.loss].batch.per_class)
+    per_class = max(PER_CLASS, *(LOSSES[loss].batch.per_class for loss in args.loss))
     rows = DATASETS[config.name].without_pixels(config, locate_default_cache())
     if rows is not None:
         train = split_dataset(rows, config.split, "").train
         classes = min(classes, len(train.classes))
         steps = count_steps_per_epoch(len(train), classes * per_class)
         epochs = max(epochs, math.ceil(STEPS / steps))
+    rates = {loss: _list_rates(loss) for loss in args.loss}
     # take the method's own axes, but no deeper paths, which set the size of its networks
     all_axes = list_section_axes("method", {"method": {"name": method}})
     axes = {path: axis for path, axis in all_axes.items() if path.count(".") == 1}
-    # a first point to try beside the published weights: a tenth of each weight that is not 0
-    defaults = METHODS[method].Config.model_construct(name=method).model_dump()
-    tenth = {
-        path: float(f"{max(default / 10, axis['low']):.3g}")
-        for path, axis in axes.items()
-        if axis.get("log") and (default := defaults[path.partition(".")[2]])
-    }
     template = jinja2.Template(
         (FOLDER / "spec.yaml.j2").read_text(),
         trim_blocks=True,
@@ -120,10 +113,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         undefined=jinja2.StrictUndefined,
     )
     text: str = template.render(
-        loss=args.loss,
-        method=method,
-        backbone=args.backbone,
-        goal=goal,
+        args=args,
         name=_to_flow_yaml(name),
         file=shlex.quote(str(path)),
         headline=headline,
@@ -132,17 +122,38 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
         method_section=_to_flow_yaml({"name": method} | options),
         mixes=options.get("mixing") == "feature_mixup",
         space={path: _to_flow_yaml(axis) for path, axis in axes.items()},
-        tenth=_to_flow_yaml(tenth),
+        weaker=_to_flow_yaml(_weaken_published_values(method, axes)),
         terms={  # term → what switches it off
             term: _to_flow_yaml({f"method.{option}": value for option, value in off.items()})
             for term, off in terms.items()
         },
         neutral=bool(get_neutral_options(method)),
+        rates=rates,
+        proxies=any(PROXIES in axes for axes in rates.values()),
         batch=classes * per_class,
         epochs=epochs,
         per_class=per_class,
     )
     return text
+
+
+def _list_rates(loss: str) -> dict[str, str]:
+    """Return the axes of the learning rates and of the loss's own options, as YAML."""
+    trial = {"loss": {"name": loss}, "method": {"name": "plain"}}
+    axes = list_section_axes("optimizer", trial) | RATE | list_section_axes("loss", trial)
+    return {path: _to_flow_yaml(axis) for path, axis in axes.items()}
+
+
+def _weaken_published_values(method: str, axes: dict[str, Any]) -> dict[str, float]:
+    """Return published values, not 0 and searched as logarithms, ten times nearer to neutral."""
+    published = METHODS[method].Config.model_construct(name=method).model_dump()
+    weaker = {}
+    for option, off in get_neutral_options(method).items():
+        axis, value = axes.get(f"method.{option}", {}), published[option]
+        if value and axis.get("log"):
+            nearer = float(f"{value * 10 if off > value else value / 10:.3g}")
+            weaker[f"method.{option}"] = min(max(nearer, axis["low"]), axis["high"])
+    return weaker
 
 
 def _describe_data(name: str) -> dict[str, str]:
@@ -151,8 +162,8 @@ def _describe_data(name: str) -> dict[str, str]:
     if name not in names and (folder := expand_user_path(name, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
     if name not in names:
-        fault = f"{name!r} is neither a folder nor a known data set"
-        raise ConfigError("--data", f"{fault}. {suggest_nearest(name, names)}")
+        fault = f"no folder {name!r} exists, and the data sets are {join_words(names)}"
+        raise ConfigError("--data", f"{fault}. {suggest_nearest(name, names, 'Check the path.')}")
     return {"name": name}
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES = (
     "Exit codes: 0 everything is done; 1 something failed or is missing (the same command "
-    "continues); 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
+    "continues); 2 wrong input, or files that cannot be used (results recorded before stay); 130 "
+    "stopped by Ctrl-C, 143 by SIGTERM."
 )
 MAX_SECONDS = 100 * 366 * 86400.0  # 100 years
 UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}

@@ -98,7 +98,7 @@ def find_removable_files(
     for sweep_row in queries.list_sweeps(records):
         sweep_id = sweep_row["sweep_id"]
         progress = queries.count_progress(records, sweep_id)
-        is_unfinished = any(row["done"] + row["failed"] < row["size"] for row in progress)
+        is_unfinished = any(n["done"] + n["failed"] + n["stopped"] < n["size"] for n in progress)
         if is_unfinished or sweep_id in running_sweeps:
             sweep_trials = {row["trial_id"] for row in records.list_cells(sweep_id)}
             needed |= sweep_trials
@@ -121,7 +121,7 @@ def find_removable_files(
 
 
 def _find_best_trials(records: Records) -> set[str]:
-    """Return the ids of all trials of each study's best cell by each objective.
+    """Return the ids of all trials of each study's best cell, by all and by each objective.
 
     Reports name the weights of these trials.
     """
@@ -129,8 +129,9 @@ def _find_best_trials(records: Records) -> set[str]:
     for sweep in queries.list_sweeps(records):
         spec = records.get_sweep(sweep["sweep_id"])["spec"]
         for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
-            for metric, maximize in iterate_objectives(spec, study):
-                cell = find_best_cell(records, cells, metric, higher_is_better=maximize)
+            objectives = list(iterate_objectives(spec, study))
+            for order in (objectives, *([objective] for objective in objectives)):
+                cell = find_best_cell(records, cells, order)
                 best |= {row["trial_id"] for row in cells[cell]} if cell else set()
     return best
 

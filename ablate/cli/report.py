@@ -1,6 +1,9 @@
 """`ablate report`: compile the tables and figures of a sweep again."""
 
 import argparse
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 from ablate.cli.locate import locate_ledger
@@ -28,20 +31,19 @@ def run(args: argparse.Namespace) -> int:
     store = Store(resolve_output_folder(args.out), args.tracking_uri)
     store.check_usable()
     paths, text, trials_page = compile_report(store, sweep_id)
-    print_report(text, paths, store.redacted_uri, trials_page)
+    print_report(text, paths, store, trials_page)
     return 0
 
 
-def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str) -> None:
+def print_report(text: str, paths: dict[str, Path], store: Store, trials_page: str) -> None:
     """Print a report's text, the paths of its files, and where MLflow shows the sweep's trials."""
     if text:
         print_text(f"\n{text}\n")
-    if "page" in paths:
-        page = paths["page"]
+    if page := paths.get("page"):
         print_text(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
-        # a store in a file needs a server, which `mlflow ui` starts on the loopback address
-        is_server = store.startswith("http")
-        print_text(f"MLflow: {store if is_server else f'mlflow ui --backend-store-uri {store}'}")
-        address = find_server_address(store) if is_server else "http://127.0.0.1:5000/"
-        address += trials_page
+        address, command = find_server_address(store.uri), store.format_command("ui").strip("`")
+        if shutil.which("ablate") is None:  # its environment is not activated
+            command = f"{shlex.quote(str(Path(sys.executable).parent))}/{command}"
+        print_text(f"MLflow: {store.redacted_uri if address else command}")
+        address = f"{address or 'http://127.0.0.1:5000/'}{trials_page}"
         print_text(f"  this sweep's trials, with their settings and results: {address}")

@@ -58,6 +58,9 @@ def run(args: argparse.Namespace) -> int:
     if args.storage is not None and (args.plan or args.cell is not None):
         option = "--plan" if args.plan else "--cell"
         raise ConfigError("--storage", f"{option} does not use --storage. Leave out one option.")
+    if args.cell is not None and args.force:
+        fault = "--cell keeps all results, and --force would discard those of the whole sweep"
+        raise ConfigError("--force", f"{fault}. Leave out one option.")
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "--pilot needs --plan. Give --plan, or leave out --pilot.")
     # read the spec before torch is imported, so that its faults are reported at once
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         outcome = run_plan(plan, settings)
     except LedgerError as error:
-        raise LedgerError(f"{error}. {describe_continuation()}") from error
+        raise LedgerError(f"{str(error).rstrip('.')}. {describe_continuation()}") from error
     return finish_run(plan, settings, options, outcome)
 
 
@@ -100,7 +103,7 @@ def finish_run(plan: "Plan", settings: "Settings", options: "Options", outcome: 
         return outcome.code
     store = options.store
     results = api.finish(plan, settings, options, outcome)
-    print_report(results.text, results.paths, store.redacted_uri, results.trials_page)
+    print_report(results.text, results.paths, store, results.trials_page)
     if not outcome.is_tracked:
         replay, report = store.format_command("ledger replay"), store.format_command("report")
         print_text(
@@ -136,7 +139,7 @@ def describe_ending(outcome: "Outcome", out: Path) -> str:
     if len(missing) > MAX_STUDIES:
         lines.append(f"  results of {len(missing) - MAX_STUDIES} other studies are missing")
     if missing:
-        cause = "Not all trials could be run"
+        cause, outlook = "Not all trials could be run", "running trials resume from checkpoints."
         if outcome.interrupted == signal.SIGINT:
             cause = "Stopped by Ctrl-C or `ablate stop`"
         elif outcome.interrupted is not None:
@@ -145,10 +148,10 @@ def describe_ending(outcome: "Outcome", out: Path) -> str:
             cause = "The budget is used up"
         elif outcome.broken:
             cause = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
-        lines.append(
-            f"{cause}. Everything finished is kept in {out}, and running trials resume from their "
-            f"checkpoints. {describe_continuation()}"
-        )
+        elif outcome.missing.keys() <= outcome.blocked.keys() and not outcome.lost:
+            outlook = "the same command would stop again. Remove the causes above first."
+        kept = f"Everything finished is kept in {out}"
+        lines.append(f"{cause}. {kept}, and {outlook} {describe_continuation()}")
     return "\n".join(lines)
 
 

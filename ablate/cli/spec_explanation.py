@@ -54,7 +54,6 @@ def explain_plan(plan: Plan, preview: Preview) -> str:
 
 
 def _to_sentence(text: str) -> str:
-    """Return a line of a plan as a sentence, with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 

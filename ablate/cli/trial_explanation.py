@@ -41,13 +41,13 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
     if cell["cell"] == NEUTRAL:
         text += f" The method is switched off, at the best values of {study[NEUTRAL]['best_of']}."
     elif design == "search" and key is not None:
-        metric, is_higher = next(iterate_objectives(spec, cell["study"]))
+        objectives = list(iterate_objectives(spec, cell["study"]))
         known, sentences = _explain_proposal(records.list_proposals(key), row["idx"], study)
         cells: dict[str, list[Row]] = {}
         for each in same_study:
             cells.setdefault(each["cell"], []).extend([each] if each["idx"] in known else [])
-        best = find_best_cell(records, cells, metric, higher_is_better=is_higher)
-        text += sentences + (f" The best of them by {metric} was {best}." if best else "")
+        best = find_best_cell(records, cells, objectives)
+        text += sentences + (f" The best of them by {objectives[0][0]} was {best}." if best else "")
     elif SOURCE in row["coords"]:
         text += f" It trains cell {row['coords'][SOURCE]} of {study.get('of')} again."
     else:

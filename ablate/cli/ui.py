@@ -51,10 +51,9 @@ def run(args: argparse.Namespace) -> int:
     page, site = f"{SERVED}{report.name}/report.html", f"http://{HOST}:{args.port}"
     print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
     silence_mlflow()
-    os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # seven idle processes
     uri = build_client_uri(store.uri)  # in the environment, because it may have a password
     variables = {**os.environ, "MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
-    # These processes serve no page that sweeps have, and outlive a server that is killed.
+    # MLflow's processes for jobs serve no page that sweeps have, and outlive a killed server
     variables["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     words = f"-m mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
     os.execve(sys.executable, [sys.executable, *words.split()], variables)

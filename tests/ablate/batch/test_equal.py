@@ -37,6 +37,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 @pytest.mark.timeout(900)
 def test_a_run_with_ray_and_mlflow_equals_a_batch(
     images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

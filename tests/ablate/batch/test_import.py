@@ -108,6 +108,27 @@ def test_what_a_run_had_begun_is_replaced_as_a_whole(work: Path, out: Path) -> N
     assert not (out / "trials" / job.trial_id / "checkpoints").exists()
 
 
+def test_a_failure_replaces_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, out = tmp_path / "work", tmp_path / "out"
+    export_cells(plan(), synthetic_settings(out), tmp_path / "cells.jsonl")
+    with monkeypatch.context() as failing:
+        failing.setenv("SYN_FAIL", "0")
+        assert here(tmp_path / "cells.jsonl", work) == 0
+    jobs = dispatch(plan(), out)
+    begun, saved = jobs.claim_next_job(), jobs.claim_next_job()
+    assert begun is not None and saved is not None
+    event = {"event": "epoch", "epoch": 1, "steps": 1, "seconds": 0.0, "metrics": {}}
+    jobs.record_events(begun.trial_id, [event])
+    checkpoint = out / "trials" / saved.trial_id / "checkpoints" / "steps-1"  # in epoch 1
+    checkpoint.mkdir(parents=True)
+    jobs.interrupt_all("stopped")
+    assert import_batch(work, out) == {"known": 2, "failed": 2}
+    with Ledger(out / "ledger.sqlite") as ledger:
+        statuses = [(ledger.get_trial(job.trial_id) or {})["status"] for job in (begun, saved)]
+        assert statuses == ["interrupted"] * 2 and len(ledger.list_epochs(begun.trial_id)) == 1
+    assert checkpoint.exists()
+
+
 def test_a_failure_of_before_gives_way_to_a_result(work: Path, out: Path) -> None:
     jobs = dispatch(plan(), out)
     while (job := jobs.claim_next_job()) is not None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from ablate import api
 from ablate.cli.main import main
+from ablate.cli.prune import find_removable_files
 from ablate.engine.settings import Outcome
+from ablate.ledger.results import find_best
 from ablate.spec.read import read_spec
 from tests.ablate import driven, specs
+from trainables.core.trial_folder import EXPORT
 
 Captured = pytest.CaptureFixture[str]
 
@@ -75,6 +80,43 @@ def test_trials_are_sorted_and_show_their_settings(out: Path, capsys: Captured) 
     assert all("optimizer.lr=" in line for line in text.splitlines())
     line = said(capsys, "trials", "--sort", "map@r", "--out", str(out), code=2)
     assert "Did you mean 'val/map_at_r'?" in line
+
+
+def test_the_best_cell_is_the_one_that_the_sweep_ranks_first(tmp_path: Path) -> None:
+    """Whatever a failed cell had at its other seeds, a dropped one in all, and on a tie."""
+    both = [{"metric": "val/map_at_r"}, {"metric": "val/recall_at_1", "direction": "minimize"}]
+    grid: dict[str, Any] = {"design": "grid", "seeds": 3}
+    studies = {
+        "failed": {**grid, "grid": {"method.alpha": [0.1, 0.4, 0.7]}},
+        "tied": {**grid, "grid": {"method.beta": [0.1, 0.2, 0.3]}, "objectives": both},
+        "raced": {**grid, "grid": {"optimizer.lr": [2e-3, 3e-2]}, "seeds": 6, "race": {"after": 3}},
+    }
+    trial = {"training.epochs": 1, "method": {"name": "ddml"}}
+    plan = specs.plan({"name": "ranked", "trial": trial, "studies": studies})
+    ledger = driven.run(plan, tmp_path).ledger
+
+    def write(study: str, idx: int, seed: int, failed: bool = False, **metrics: float) -> None:
+        rows = [row for row in ledger.list_cells(plan.sweep_id) if row["study"] == study]
+        ids = [row["trial_id"] for row in rows if (row["idx"], row["seed"]) == (idx, seed)]
+        with ledger.begin_transaction() as db:
+            sql = "UPDATE evaluations SET metrics_json=? WHERE trial_id=?"
+            db.execute(sql, [json.dumps(metrics), *ids])
+            if failed:
+                db.execute("UPDATE trials SET status='failed' WHERE trial_id=?", ids)
+
+    for seed in range(3):
+        write("failed", 0, seed, failed=seed > 0, map_at_r=0.9)
+        for idx, recall in enumerate((0.7, 0.4, 0.5)):
+            write("tied", idx, seed, map_at_r=0.5, recall_at_1=recall)
+        write("raced", 0, 3 + seed, map_at_r=0.0)
+    ranking = driven.dispatch(plan, tmp_path).progression.ranking
+    removable, _ = find_removable_files(ledger, tmp_path, None)
+    for study, best in {"failed": 2, "tied": 1, "raced": 0}.items():
+        ranked, shown = ranking.find_best(study), find_best(ledger, plan.sweep_id, study, tmp_path)
+        assert ranked is not None and ranked.cell.idx == best
+        assert (shown.cell, shown.value) == (ranked.cell.cell, pytest.approx(ranked.value))
+        weights = {file.trial_id for file in removable if file.path.name == EXPORT}
+        assert weights and weights.isdisjoint(shown.trials)
 
 
 @pytest.mark.parametrize("words", [("best", "small", "none"), ("best", "none")])

@@ -49,6 +49,7 @@ SPEC = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 def test_a_sweep_from_its_file_to_its_report(tmp_path: Path) -> None:
     (tmp_path / "told.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
     done = ablate_run(tmp_path, "told.yaml", "--out", "runs")

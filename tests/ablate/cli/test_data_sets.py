@@ -130,6 +130,24 @@ def test_check_takes_a_folder_as_its_name(tmp_path: Path, capsys: Said) -> None:
     assert "empty1, empty2. Add images" in capsys.readouterr().err, "all of them at once"
 
 
+def test_classes_of_a_single_image_are_told(tmp_path: Path, capsys: Said) -> None:
+    folder = core_trials.draw(tmp_path / "mine")
+    data = {"name": "folder", "root": str(folder), "split": {"order": "sorted"}}
+    path = written(spec(data), tmp_path)
+    assert main(["data", "check", str(folder)]) == 0 and main(["run", path, "--plan"]) == 0
+    assert "single image" not in capsys.readouterr().out
+    last = sorted(folder.iterdir())[-1]  # a test class
+    for image in sorted(last.iterdir())[1:]:
+        image.unlink()
+    assert main(["data", "check", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "warning: 1 of" in out and f"a single image, such as {last.name}. " in out
+    assert "Recall@k counts it as wrong" in out and "R-Precision leave it out" in out
+    assert main(["run", path, "--plan"]) == 0
+    out = capsys.readouterr().out
+    assert "warning: rates: test: 1 of" in out and f"such as {last.name}. " in out
+
+
 def test_a_plan_needs_no_published_data_set_and_a_run_does(capsys: Said) -> None:
     words = ["papers/ddml", "--study", "table2_cars_resnet50", "--device", "cpu"]
     assert main(["plan", *words]) == 0
@@ -144,8 +162,8 @@ def test_a_plan_needs_no_published_data_set_and_a_run_does(capsys: Said) -> None
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
-        (["check"], "NAME: '' is no data set"),
-        (["check", "cubs"], "NAME: 'cubs' is no data set"),
+        (["check"], "NAME: no folder '' exists, and the data sets are typefaces, emoji, "),
+        (["check", "cubs"], "NAME: no folder 'cubs' exists, and the data sets are typefaces, "),
         (["list", "sop"], "NAME: `list` takes no name"),
         (["check", "sop"], "data.root: no folder is given, and no folder Stanford_Online_Products"),
         (["check", "--data-root", "absent"], "absent cannot be read (No such file or directory)"),

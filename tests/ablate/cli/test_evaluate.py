@@ -65,7 +65,9 @@ def test_a_data_set_that_fails_leaves_the_others(model: Path, capsys: Captured) 
     ("words", "line"),
     [
         (["{model}", "cub"], "DATA: the data set 'cub' is unknown; there are typefaces,"),
-        (["{model}", "folder"], "data.root: no folder is given"),
+        (["{model}", "folder"], "For `ablate evaluate`, give folder=DIR."),
+        (["{model}", "manifest"], "manifest.csv (evaluate: manifest=FILE)."),
+        (["{model}", "cub200"], "--data-root DIR, for `ablate evaluate` cub200=DIR."),
         (["{model}", "folder=birds", "gpr1200=nowhere"], "nowhere cannot be read"),
         (["{model}", "gpr1200=GPR1200"], "--allow-partial"),
         (["{model}", "folder=birds", "--metric", "mapp"], "--metric: 'mapp' is no metric here"),

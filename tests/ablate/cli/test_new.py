@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ablate.cli.main import main
 from ablate.cli.new import GOALS
@@ -38,7 +39,7 @@ def planned(capsys: Captured) -> str:
     return said.out
 
 
-@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("goal", [goal for goal in GOALS if goal != "losses"])
 @pytest.mark.parametrize("method", TUNINGS)
 def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     code = main(["new", "x", "--data", str(tree), "--method", method, "--goal", goal])
@@ -54,6 +55,23 @@ def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
     text_of_plan = planned(capsys)
     assert ("components" in text_of_plan) == (goal == "terms")
     assert ("promote" in text_of_plan) == (goal == "compare")
+
+
+def test_losses_are_tuned_alike_each_with_its_own_options(tree: Path, capsys: Captured) -> None:
+    losses = ["contrastive", "multi_similarity", "proxy_anchor"]
+    words = [part for loss in losses for part in ("--loss", loss)]
+    assert main(["new", "x", "--data", str(tree), "--goal", "losses", *words]) == 0
+    capsys.readouterr()
+    planned(capsys)
+    studies = yaml.safe_load(Path("x.yaml").read_text())["studies"]
+    assert [*studies["judged"]["variants"]] == losses
+    assert len({studies[f"tune_{loss}"]["trials"] for loss in losses}) == 1
+    options = {loss: {*studies[f"tune_{loss}"]["space"]} - {"optimizer.lr"} for loss in losses}
+    assert options == {
+        "contrastive": {"loss.margin"},
+        "multi_similarity": {"loss.alpha", "loss.beta", "loss.threshold"},
+        "proxy_anchor": {"optimizer.multipliers.proxies", "loss.alpha", "loss.margin"},
+    }
 
 
 def test_epochs_and_image_size_are_those_of_the_folder(tmp_path: Path, capsys: Captured) -> None:
@@ -82,15 +100,39 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
     assert not Path("x.yaml").exists()
 
 
+@pytest.mark.parametrize("method", [name for name in TUNINGS if name != "plain"])
+def test_the_second_point_lies_between_the_published_weights_and_neutral(
+    method: str, tree: Path
+) -> None:
+    assert main(["new", "x", "--data", str(tree), "--method", method, "--goal", "compare"]) == 0
+    studies = yaml.safe_load(Path("x.yaml").read_text())["studies"]
+    first, second = studies[f"tune_{method}"]["points"]
+    assert not first and second
+    published = METHODS[method].Config.model_construct(name=method).model_dump()
+    for path, value in second.items():
+        option = path.removeprefix("method.")
+        ends = published[option], METHODS[method].NEUTRAL[option]
+        assert min(ends) < value < max(ends)
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [
         (["a b"], "NAME: 'a b' is no plain name"),
-        (["x", "--data", "nowhere"], "--data: 'nowhere' is neither a folder"),
+        (
+            ["x", "--data", "no/where"],
+            "--data: no folder 'no/where' exists, and the data sets are typefaces, emoji, ",
+        ),
+        (["x", "--data", "no/where"], ". Check the path."),
+        (["x", "--data", "emojis"], "Did you mean 'emoji'?"),
         (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
         (["x", "--backbone", "bn_inception"], "--backbone: nobody offers weights of bn_inception"),
         (["x", "--backbone", "resnet5"], "backbone.name: 'resnet5' is neither"),
         (["there"], "--to: there.yaml exists already"),
+        (["x", "--loss", "margin", "--loss", "supcon"], "Give one; only --goal losses"),
+        (["x", "--method", "nir", "--method", "ddml"], "--method: nir and ddml are given"),
+        (["x", "--goal", "losses", "--loss", "margin"], "--goal losses compares two losses"),
+        (["x", "--goal", "losses", "--method", "ddml"], "Leave --method out"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) -> None:

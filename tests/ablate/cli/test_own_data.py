@@ -53,9 +53,13 @@ def test_the_readmes_experiment_can_be_planned(
     assert (
         "tune, terms: the best epoch and settings are selected on images of a single class" in out
     ) == few
+    assert (
+        ", where every neighbour is correct. Raise data.split.validation (now 0.3)." in out
+    ) == few
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 def test_the_readmes_experiment_runs(birds: Path, tmp_path: Path) -> None:
     """Its command, in a process of its own; fewer trials of one epoch, and of the larger folder
     the search alone, for time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from ablate.cli.main import build_parser
+from ablate.cli.report import print_report
 from ablate.ledger.ledger import Ledger
-from tests.ablate.command import MAIN, ROOT, ablate
+from ablate.tracking.store import Store
+from tests.ablate.command import ROOT, ablate
+
+Captured = pytest.CaptureFixture[str]
 
 
 def fetch(address: str, **headers: str) -> tuple[int, str]:
@@ -49,12 +55,35 @@ def test_what_cannot_be_served_is_answered_in_one_line(tmp_path: Path) -> None:
             assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("activated", [True, False])
+def test_a_report_names_the_command_that_serves_it(
+    activated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    program = tmp_path / "bin" / "ablate"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.setenv("PATH", str(program.parent) if activated else str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(program.with_name("python")))
+    print_report("", {"page": tmp_path}, Store(tmp_path / "a b"), "#/experiments/1")
+    _, _, line, address = capsys.readouterr().out.splitlines()
+    name = "ablate" if activated else str(program)
+    assert line == f"MLflow: {name} ui --out '{tmp_path / 'a b'}'"
+    assert address.endswith(": http://127.0.0.1:5000/#/experiments/1")
+    words = shlex.split(line)[2:]
+    assert build_parser(words[:1]).parse_args(words).port == 5000
+    server = Store(tmp_path, "http://me:word@127.0.0.1:9/x")
+    print_report("", {"page": tmp_path}, server, "#/experiments/1")
+    _, _, line, address = capsys.readouterr().out.splitlines()
+    assert line == "MLflow: http://me:***@127.0.0.1:9/x"
+    assert address.endswith(": http://127.0.0.1:9/x/#/experiments/1")
+
+
 @pytest.mark.slow
 def test_reports_stand_beside_mlflow(tmp_path: Path) -> None:
     prepare(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    command = [sys.executable, "-c", MAIN, "ui", "made", "--port", str(port)]
+    command = [sys.executable, "-m", "ablate", "ui", "made", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as ui:
         try:
