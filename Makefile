@@ -53,7 +53,7 @@ test-plain: install
 	$(BIN)/python -m tests.plain -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-gpu: install
-	$(BIN)/python -m pytest tests/gpu -rs
+	$(BIN)/python -m pytest tests/gpu -rs $(if $(filter cpu,$(ABLATE_TEST_DEVICE)),-n $(WORKERS) --dist loadfile)
 
 lint: install
 	$(BIN)/ruff check .

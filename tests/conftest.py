@@ -10,7 +10,17 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from tests.preloaded import preloaded_processes, preloaded_trials, programs, served_programs
+
+__all__ = ["preloaded_processes", "preloaded_trials", "programs", "served_programs"]  # fixtures
 ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ  # workers share the cores
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # idle workers that no trial uses
+LONGEST = (
+    "test_tutorials.py",
+    "test_tutorials_components.py",
+    "test_calibration.py",
+    "test_long_runs.py",
+)
 
 
 @pytest.hookimpl(trylast=True)
@@ -19,6 +29,11 @@ def pytest_collection_finish() -> None:
     its calls would walk them all each time."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files that take longest begin first, or one worker would run one alone at the end."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 @pytest.fixture(scope="session", autouse=ONE_OF_SEVERAL)

@@ -203,7 +203,7 @@ def test_a_fair_comparison(planned: Any) -> None:
     """With no warning: it is one by the rule that it shows."""
     spec = yaml.safe_load(FAIR)
     said = planned(spec)
-    assert "best_ddml: promote, 5 cells" in said, "the neutral one is a candidate"
+    assert "best_ddml: promote, 3 cells" in said, "the neutral one is a candidate"
     assert "judged: compare, 3 cells" in said, "and DDML at its best that is not neutral stands by"
     assert "warning" not in said
     spec["studies"]["tune_ddml"]["trials"] = 16

@@ -1,13 +1,15 @@
-"""Every tutorial runs in miniature; and the runner finds what is wrong."""
+"""Every tutorial runs in miniature (others in `test_tutorials_components.py`); and the runner finds
+what is wrong."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.documented import GUIDES
-from tests.tutorials import RAN, Run, list_blocks, list_tutorials, shrink
+from tests.tutorials import COMPONENT_PAGES, RAN, Run, list_blocks, list_tutorials, shrink
 
 PAGE = """# Page
 
@@ -76,7 +78,39 @@ def test_each_tutorial_has_its_commit_date_and_time() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", list_tutorials(), ids=lambda page: page.stem)
-def test_it_runs_in_miniature(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [
+        (["python", "-c", "import os, sys; print(os.getcwd(), sys.argv[1:])", "a b"], 0, "['a b']"),
+        (["python", "-c", "import sys; sys.exit('a fault')"], 1, "a fault"),
+        (["python", "-c", "import os; os.kill(os.getpid(), 9)"], -9, ""),
+        (["python", "-c", "print(input()[::-1], flush=True); 1 / 0"], 1, "drow"),
+        (["python", "-m", "mine"], 3, "mine.py"),
+        (["ablate", "plan", "absent.yaml"], 2, "absent.yaml"),
+    ],
+)
+def test_preloaded_programs_end_as_others_do(
+    words: list[str], code: int, printed: str, tmp_path: Path, programs: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("import sys; print(__file__); sys.exit(3)")
+    ended = subprocess.run(
+        [programs / words[0], *words[1:]],
+        cwd=tmp_path,
+        input="word",
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == code, ended
+    assert printed in ended.stdout + ended.stderr
+
+
+PAGES = [page for page in list_tutorials() if page.stem not in COMPONENT_PAGES]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_it_runs_in_miniature(page: Path, tmp_path: Path, programs: Path) -> None:
     assert GUIDES in page.parents
-    Run(page, tmp_path, small=True).run()
+    Run(page, tmp_path, programs, small=True).run()

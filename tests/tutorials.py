@@ -56,6 +56,8 @@ STAMP = (
     "Run at commit {commit} on {date}: {cpu:.0f} s of CPU time, {wall:.0f} s in all, "
     "on {cores} cores with a load of {load:.0f}."
 )
+# pages that test_tutorials_components.py runs, and not test_tutorials.py
+COMPONENT_PAGES = ("machines", "design", "loss", "method")
 SUBREAPER = 36  # of prctl(2): the runner inherits, and counts, what Ray leaves
 
 
@@ -133,11 +135,9 @@ def build_environment(folder: Path) -> dict[str, str]:
 
 def run_block(block: Block, folder: Path, environment: dict[str, str]) -> str:
     """Run a block, and return what it printed, without the folder's name."""
-    begin = (
-        ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
-    )
+    bash, python = ["bash", "-euo", "pipefail", "-c"], ["/usr/bin/env", "python", "-c"]
     done = subprocess.run(
-        [*begin, block.code],
+        [*(bash if block.language == "bash" else python), block.code],
         cwd=folder,
         env=environment,
         text=True,
@@ -196,11 +196,19 @@ LISTED = {"a GPU", "a cluster", "the internet"}  # blocks that need these are pa
 
 
 class Run:
-    """A run of a page in a folder. small: with the page's replacements and the stand-ins."""
+    """A run of a page in a folder. small: with the page's replacements and the stand-ins.
 
-    def __init__(self, page: Path, folder: Path, *, small: bool) -> None:
+    programs: a folder that stands first in PATH and PYTHONPATH.
+    """
+
+    def __init__(
+        self, page: Path, folder: Path, programs: Path | None = None, *, small: bool
+    ) -> None:
         self.page, self.folder, self.small = page, folder, small
         self.environment = build_environment(folder)
+        if programs is not None:
+            for name in ("PATH", "PYTHONPATH"):
+                self.environment[name] = f"{programs}:{self.environment[name]}"
         (folder / "search_spaces").symlink_to(ROOT / "search_spaces")
 
     def run(self) -> str:

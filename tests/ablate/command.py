@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-MAIN = "import sys; from ablate.cli.main import main; sys.exit(main())"
+def build_python_path() -> str:
+    """Return PYTHONPATH with this checkout at its end."""
+    return os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)]).lstrip(os.pathsep)
 
 
 def ablate_run(folder: Path, spec: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +22,7 @@ def ablate_run(folder: Path, spec: str, *options: str) -> subprocess.CompletedPr
 
 def ablate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`ablate …`, likewise."""
-    return _done(folder, "-c", MAIN, *words)
+    return _done(folder, "-m", "ablate", *words)
 
 
 def _done(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -30,5 +32,9 @@ def _done(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(folder / "cache")},
+        env={
+            **os.environ,
+            "PYTHONPATH": build_python_path(),
+            "ABLATE_CACHE": str(folder / "cache"),
+        },
     )

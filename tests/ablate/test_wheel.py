@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 def start(command: Path, folder: Path, *words: str) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment["ABLATE_CACHE"] = str(folder.parent / "cache")
+    environment["ABLATE_CACHE"] = str(command.parents[2] / "cache")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen([command, *words], cwd=folder, env=environment, text=True, **pipes)
 
@@ -76,6 +76,7 @@ def test_recipes_run_and_can_be_copied(command: Path, folder: Path) -> None:
     assert yaml.safe_load((folder / "mine.yaml").read_text())["name"] == "mine"
     assert "sweep mine" in plan and "sweep first" in said(command, folder, "plan", "first.yaml")
     quick = ("--study", "tune_proxy_anchor", "--set", "training.epochs=1")
+    quick += ("--set", "data.image_size=32")
     text = said(command, folder, "run", "ddml", *quick)
     assert "8 trials were trained" in text
     (report,) = folder.glob("runs/reports/*/report.html")

@@ -1,10 +1,11 @@
-"""A sweep on four nodes that share no folder, and a store: one goes, one comes, the head is lost,
+"""A sweep on nodes that share no folder, and a store: one goes, one comes, the head is lost,
 another one goes on. In the end every trial is what it is on one node, to the bit."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,11 @@ def lose(cluster: Nodes, name: str) -> None:
     shutil.rmtree(cluster.base / name)
 
 
-def drive(folder: Path, trials: int) -> None:
-    """folder: for the store's log. The environment has the store's credentials.
+def drive(folder: Path, trials: int, others: Sequence[str]) -> None:
+    """Lose the first of the other nodes, add one, and lose the head.
+
+    folder: for the store's log. others: names of the nodes that join the head at its start. The
+    environment has the store's credentials.
 
     Raises:
         AssertionError: something was lost, or is another number.
@@ -102,30 +106,31 @@ def drive(folder: Path, trials: int) -> None:
         assert len(expected) == trials and {fact[0] for fact in expected.values()} == {"done"}
 
         cluster.start("head", head=True, slots=SLOTS)
-        for name in ("second", "third", "fourth"):
+        for name in others:
             cluster.start(name, slots=SLOTS)
-        cluster.wait(4)
+        cluster.wait(1 + len(others))
         driver, out = cluster.driver("head", options), cluster.out("head")
         wait_for_done(out, trials // 6, driver)
-        lose(cluster, "second")
-        cluster.start("fifth", slots=SLOTS)
+        lose(cluster, others[0])
+        cluster.start("new", slots=SLOTS)
+        left = [*others[1:], "new"]
         wait_for_done(out, trials // 2, driver)
         end_session(driver.pid)
         driver.communicate(timeout=60)
         lose(cluster, "head")
-        for name in ("third", "fourth", "fifth"):  # a Ray whose head is gone ends
+        for name in left:  # a Ray whose head is gone ends
             cluster.kill(name)
 
         cluster.start("other", head=True, slots=SLOTS)
-        for name in ("third", "fourth", "fifth"):
+        for name in left:
             cluster.start(name, slots=SLOTS)
-        cluster.wait(4)
+        cluster.wait(1 + len(left))
         driver = cluster.driver("other", options)
         text, _ = driver.communicate(timeout=600)
         assert driver.returncode == 0, text
         assert "storage: the ledger was downloaded from" in text
         assert facts(cluster.out("other")) == expected
-        for name in ("third", "fourth", "fifth"):
+        for name in left:
             assert not (cluster.base / name / "out").exists(), "a folder of the driver's was made"
         storage = Storage(there.uri)
         attempts = [

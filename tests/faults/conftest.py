@@ -16,8 +16,8 @@ from tests.faults.sweeps import Sweep
 
 
 @pytest.fixture
-def sweep(tmp_path: Path) -> Iterator[Sweep]:
-    made = Sweep(tmp_path)
+def sweep(tmp_path: Path, served_programs: Path) -> Iterator[Sweep]:
+    made = Sweep(tmp_path, served_programs)
     yield made
     for process in made.processes:
         if process.poll() is None:
@@ -37,7 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A node of one core on this machine, where others may be added."""
+    """A node of two slots on this machine, where others may be added."""
     from ray.cluster_utils import Cluster
 
     # A node's workers have its environment, not the driver's.
@@ -51,7 +51,7 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "RAY_local_fs_capacity_threshold": "0.0001",  # no disk has room for objects
     }.items():
         monkeypatch.setenv(name, str(value))
-    head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80_000_000}
+    head = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80_000_000}
     made = Cluster(initialize_head=True, head_node_args=head)
     try:
         yield made

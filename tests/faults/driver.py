@@ -28,7 +28,7 @@ ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an excep
 SPEC: dict[str, Any] = {
     "name": "faults",
     "seeds": 2,
-    "resources": {"cpus": 0.5, "gpus": 0},
+    "resources": {"cpus": 1, "gpus": 0},
     "trial": {"training.epochs": 3, "method": {"name": "ddml"}},
     "studies": {
         "tune": {

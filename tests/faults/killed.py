@@ -32,7 +32,7 @@ SPEC: dict[str, Any] = {
         "loss": {"name": "normsoftmax"},
         "method": {"name": "ddml"},
         "optimizer": {"lr": 1e-3},
-        "training": {"epochs": 25},
+        "training": {"epochs": 10},
     },
     "studies": {
         "tune": {
@@ -53,7 +53,7 @@ SPEC: dict[str, Any] = {
             "design": "compare",
             "seeds": 1,
             "trial": {
-                "data.image_size": 32,
+                "data.split.images_per_class": 10,
                 "backbone.mode": "finetune",
                 "training": {"epochs": 4},
             },

@@ -59,7 +59,7 @@ def nothing_shared(trials: int = 60) -> None:
     """Nodes that share no folder: one goes, one comes, the head is lost."""
     os.environ |= CREDENTIALS
     folder, began = Path(tempfile.mkdtemp(prefix="soak-nodes-")), time.monotonic()
-    drive(folder, trials)
+    drive(folder, trials, ["second", "third", "fourth"])
     shutil.rmtree(folder)
     print(f"nothing shared, {trials} trials: {time.monotonic() - began:.0f} s", flush=True)
 

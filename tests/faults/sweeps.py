@@ -12,23 +12,39 @@ from typing import Any
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import build_result_rows
 from tests.faults.polling import wait_until
+from tests.preloaded import ONLY_SERVICES
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Sweep:
-    """Starts drivers on one output folder."""
+    """Starts drivers on one output folder.
 
-    def __init__(self, folder: Path) -> None:
+    programs: the folder of `tests/preloaded.py`, whose server starts Ray's services; without it
+        they are children of the driver's processes, as users have them.
+    """
+
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
+        self.programs = programs
         self.out, self.starts = folder / "out", folder / "starts"
         self.epochs_file = folder / "epochs"
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(
-        self, more: dict[str, Any] | None = None, *, terminal: int | None = None, **environment: str
+        self,
+        more: dict[str, Any] | None = None,
+        *,
+        terminal: int | None = None,
+        served: bool = False,
+        **environment: str,
     ) -> subprocess.Popen[str]:
-        """terminal: a file descriptor of one that becomes the driver's own."""
+        """A driver that may be killed or signalled, with processes of trials below it.
+
+        terminal: a file descriptor of one that becomes the driver's own.
+        served: the server starts the driver and its trials, too. Then they are no children of the
+            process that is returned, and a signal does not reach them; a kill does.
+        """
         first = [] if terminal is None else [sys.executable, "-c", IN_TERMINAL]
         driver = [sys.executable, "-m", "tests.faults.driver", str(self.out)]
         process = subprocess.Popen(
@@ -39,6 +55,8 @@ class Sweep:
             stderr=subprocess.STDOUT,
             env={
                 **os.environ,
+                **({"PYTHONPATH": f"{self.programs}:{ROOT}"} if self.programs else {}),
+                **({} if served else {ONLY_SERVICES: "1"}),
                 "SYN_STARTS": str(self.starts),
                 "OMP_NUM_THREADS": "1",
                 "SYN_EPOCHS": str(self.epochs_file),
@@ -49,7 +67,7 @@ class Sweep:
         return process
 
     def finish(self, more: dict[str, Any] | None = None, **environment: str) -> tuple[int, str]:
-        process = self.start(more, **environment)
+        process = self.start(more, served=True, **environment)
         text, _ = process.communicate(timeout=200)
         return process.returncode, text
 

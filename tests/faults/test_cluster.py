@@ -53,7 +53,7 @@ def test_a_node_that_goes_costs_no_trial(
     cluster: Any, sweep: Sweep, whole: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     there = tmp_path / "epochs-there"
-    node = cluster.add_node(num_cpus=1, env_vars={"SYN_EPOCHS": str(there)})
+    node = cluster.add_node(num_cpus=2, env_vars={"SYN_EPOCHS": str(there)})
     process = sweep.start({"address": cluster.address})
     wait_for_a_trial_under_way(there, process)
     (driver,) = list_drivers(sweep.out)
@@ -88,12 +88,12 @@ def test_trials_go_to_nodes_with_the_kind_of_gpu_that_is_asked_for(
     epochs = {kind: tmp_path / kind for kind in ("A100", "H100")}
     for kind, file in epochs.items():
         cluster.add_node(
-            num_cpus=1,
+            num_cpus=2,
             num_gpus=1,
             resources={f"accelerator_type:{kind}": 1},
             env_vars={"SYN_EPOCHS": str(file), "SYN_SLEEP": "0"},
         )
-    wanted = {"cpus": 0.5, "gpus": 0.5, "accelerator": "H100"}
+    wanted = {"cpus": 1, "gpus": 0.5, "accelerator": "H100"}
     options = {"address": cluster.address, "device": "cuda", "spec": {"resources": wanted}}
     code, text = sweep.finish(options)
     assert code == 0, text

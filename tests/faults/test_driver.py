@@ -20,8 +20,10 @@ from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
 from trainables.machine.processes import count_cores
 
-# Trials of half a core each.
-AT_ONCE = 2 * count_cores()
+ASYNCHRONOUS: list[dict[str, Any]] = [
+    {"round": "asynchronous", "scheduler": {"name": "asha"}},
+    {"round": "asynchronous"},
+]
 
 
 @pytest.mark.slow
@@ -112,13 +114,13 @@ def trial_workers(driver: subprocess.Popen[str]) -> list[psutil.Process]:
     """The processes that run trials: what Ray forked from the driver and named after its class."""
     if driver.poll() is not None:
         return []
-    return [child for child in descendants(driver.pid) if "JobTrainable" in title(child)]
+    return [child for child in descendants(driver.pid) if "Trainable" in title(child)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    kills = steps(6, soak=20)
+    kills = steps(2, soak=20)
     chance = random.Random(kills)
     finished: collections.Counter[str] = collections.Counter()
     for _ in range(kills):
@@ -141,21 +143,19 @@ def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]]) -> Non
     assert_whole(sweep, whole)
     # A kill takes back, of each trial under way, at most the epoch since its checkpoint.
     needed = sum(map(len, sweep.epochs().values()))
-    assert needed <= sweep.trained_epochs() <= needed + kills * AT_ONCE
+    assert needed <= sweep.trained_epochs() <= needed + kills * count_cores()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "tune", [{"round": "asynchronous"}, {"round": "asynchronous", "scheduler": {"name": "asha"}}]
-)
+@pytest.mark.parametrize("tune", ASYNCHRONOUS[: steps(1, soak=2)])
 def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
     sweep: Sweep, tune: dict[str, Any]
 ) -> None:
     study = {**SPEC["studies"]["tune"], **tune, "trials": 12}
     more = {"spec": {"studies": {"tune": study}}}
     chance = random.Random(len(tune))
-    kills = steps(3, soak=10)
+    kills = steps(2, soak=10)
     for _ in range(kills):
         kill_driver_somewhere(sweep, chance, more)
     code, text = sweep.finish(more)
@@ -166,7 +166,7 @@ def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
     known = sweep.epochs()
     assert all(found == list(range(1, len(found) + 1)) for found in known.values())
     needed = sum(map(len, known.values()))
-    assert needed <= sweep.trained_epochs() <= needed + kills * AT_ONCE
+    assert needed <= sweep.trained_epochs() <= needed + kills * count_cores()
     before = sweep.trained_epochs()
     assert sweep.finish(more)[0] == 0 and sweep.rows() == rows
     assert sweep.trained_epochs() == before
@@ -181,7 +181,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(
     sweep: Sweep, whole: list[dict[str, Any]], number: signal.Signals, code: int, words: str
 ) -> None:
     process = sweep.start(SYN_SLEEP="0.5")
-    sweep.wait_for_starts(3, process)
+    sweep.wait_for_starts(2, process)
     sweep.wait_for_epochs(2)  # of those under way, so that there is something to go on from
     process.send_signal(number)
     text, _ = process.communicate(timeout=120)
@@ -238,7 +238,7 @@ def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
     process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
     signal.signal(signal.SIGHUP, before)
     os.close(terminal)
-    sweep.wait_for_starts(3, process)
+    sweep.wait_for_starts(2, process)
     sweep.wait_for_epochs(2)
     os.close(ours)
     code, error = process.wait(120), sweep.out / ERROR

@@ -30,6 +30,7 @@ def given(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_processes")
 @pytest.mark.timeout(600)
 def test_four_sweeps_at_once_on_fresh_files(tmp_path: Path) -> None:
     starts = tmp_path / "starts"

@@ -35,8 +35,8 @@ def disk(folder: Path, megabytes: int) -> Iterator[None]:
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Sweep]:
-    made = Sweep(tmp_path)
+def tiny(tmp_path: Path, served_programs: Path) -> Iterator[Sweep]:
+    made = Sweep(tmp_path, served_programs)
     with disk(made.out, 8):
         try:
             yield made

@@ -74,6 +74,7 @@ def assert_said_in_our_words(text: str) -> None:
 def test_ray_dies_and_is_started_again_and_dies_once_more(
     sweep: Sweep, whole: list[dict[str, Any]]
 ) -> None:
+    sweep.programs = None  # so that all of Ray is below the driver
     driver = sweep.start({"track": True}, SYN_SLEEP="0.4")
     sweep.wait_for_starts(2, driver)
     assert {"raylet", "gcs_server"} <= {name for name, _ in listeners(driver)}

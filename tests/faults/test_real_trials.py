@@ -13,17 +13,18 @@ import pytest
 
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 
-KILLS = 3
+KILLS = 2
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("preloaded_trials")
 @pytest.mark.timeout(1800)
 def test_sigkill_at_random_instants_changes_nothing(tmp_path: Path) -> None:
     whole, run = Run(tmp_path / "whole"), Run(tmp_path / "killed")
     whole.finish(MORE)
     draw = random.Random(20261121)
     while run.kills < KILLS:
-        run.kill(SPEC if run.kills < KILLS - 2 else MORE, draw)
+        run.kill(SPEC if run.kills < KILLS - 1 else MORE, draw)
         assert run.ended <= KILLS, "it ends before it is killed"
     run.finish(MORE)
     assert assert_same(run, whole) > 1000

@@ -15,7 +15,7 @@ from tests.faults.sent import Sent, four, until_sent
 from tests.faults.team_server import FAULTS, team
 
 TRIALS = 16
-PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
+PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.6"}
 AWAY, BACK = " does not answer (", " answers again; nothing was lost"
 
 
@@ -29,7 +29,7 @@ class Swept:
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
+def swept(tmp_path_factory: pytest.TempPathFactory, preloaded_processes: None) -> Iterator[Swept]:
     """One fault after the other while four sweeps run, and while they wait to write the rest; one
     run is rejected all the time."""
     with team(tmp_path_factory.mktemp("server")) as served:
@@ -51,7 +51,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_server_away_slow_or_failing_gets_every_point_once(swept: Swept) -> None:
     *sweeps, _ = swept.sweeps
     assert swept.codes[:-1] == [0] * len(sweeps)
@@ -64,7 +64,7 @@ def test_a_server_away_slow_or_failing_gets_every_point_once(swept: Swept) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     """What it lacks is written by a later command."""
     sweep, (_, trial_id) = swept.sweeps[-1], swept.rejected

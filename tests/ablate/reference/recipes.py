@@ -16,6 +16,7 @@ from ablate.designs.base import StudyBase
 from ablate.designs.search import Search
 from ablate.spec.model import Spec
 from ablate.spec.read import read_spec
+from ablate.spec.yaml_loader import load_yaml
 from ablate.values.layers import Layer, merge_layers
 from reports.pages.verdict import format_call, format_difference
 from reports.pages.verdict_file import read_verdicts
@@ -63,11 +64,25 @@ def recipes() -> dict[Path, Spec]:
     return {path: read_spec(path).spec for path in paths if ".sources." not in path.name}
 
 
+def only_inherits_searches(path: Path) -> bool:
+    """Whether a recipe extends another one, and neither changes its trials nor its searches."""
+    own = load_yaml(path).data
+    if "extends" not in own or "trial" in own:
+        return False
+    inherited = recipes()[(path.parent / own["extends"]).resolve()].studies
+    return not any(
+        study and (name in inherited or study.get("design") == "search")
+        for name, study in own.get("studies", {}).items()
+    )
+
+
 @cache
 def tuned() -> Mapping[Name, Mapping[Path, set[str]]]:
     """Component → recipe → the options of it that a search of the recipe proposes."""
     found: defaultdict[Name, defaultdict[Path, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path, spec in recipes().items():
+        if only_inherits_searches(path):
+            continue
         for study in spec.studies.values():
             trial = trial_of(spec, study)
             for kind in ("method", "loss") if isinstance(study, Search) else ():

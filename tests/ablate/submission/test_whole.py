@@ -15,11 +15,15 @@ import pytest
 from ablate import api
 from ablate.submission.record import list_submissions
 from tests.ablate.batch.sweeps import facts, real_spec
-from tests.ablate.command import ROOT
+from tests.ablate.command import build_python_path
 from tests.ablate.submission.slurm import Cluster
 from tests.trainables import core_trials
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("preloaded_trials"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +40,7 @@ def top(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def start(top: Path, out: Path, environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "ablate", "submit", str(top / "spec.yaml"), *words]
-    more = {"PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(top / "cache"), **environment}
+    more = {"PYTHONPATH": build_python_path(), "ABLATE_CACHE": str(top / "cache"), **environment}
     return subprocess.Popen(
         [*command, "--device", "cpu", "--out", str(out)],
         cwd=top,
