@@ -15,6 +15,8 @@ from tests.preloaded import preloaded_processes, preloaded_trials, programs, ser
 __all__ = ["preloaded_processes", "preloaded_trials", "programs", "served_programs"]  # fixtures
 ONE_OF_SEVERAL = "PYTEST_XDIST_WORKER" in os.environ  # workers share the cores
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")  # idle workers that no trial uses
+# On shared cores, a thread that waits in a loop takes the core from the thread that it waits for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 LONGEST = (
     "test_tutorials.py",
     "test_tutorials_components.py",

@@ -89,12 +89,20 @@ def apart(folder: Path, seconds: float) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def under_way(cluster: Nodes, name: str) -> Path:
-    """The log of a trial that a node, which is apart, trains just now."""
-    files = "cache/nodes/*/*/checkpoints/*"
-    (checkpoint, *_) = wait_until(
-        lambda: [*(cluster.base / name).glob(files)], "no trial is under way there"
-    )
+def find_running_trial(cluster: Nodes, name: str, driver: subprocess.Popen[str]) -> Path:
+    """Wait for a checkpoint of a trial that runs on a node, and return the trial's log there.
+
+    Raises:
+        AssertionError: the driver or the node has ended, or there was no checkpoint in 5 minutes.
+    """
+
+    def find_checkpoints() -> list[Path]:
+        assert driver.poll() is None, driver.communicate()[0]
+        log = cluster.base / f"{name}.log"
+        assert cluster.sessions[name].poll() is None, log.read_text()[-2000:]
+        return [*(cluster.base / name).glob("cache/nodes/*/*/checkpoints/*")]
+
+    (checkpoint, *_) = wait_until(find_checkpoints, f"no trial runs on {name}", 300)
     return checkpoint.parents[1] / "trial.log"
 
 
@@ -117,7 +125,7 @@ def drive(folder: Path, seconds: float, network: str) -> None:
         cluster.start("second", of=(THEIRS, inside(network)))
         cluster.wait(2)
         driver = cluster.driver("head", {"spec": sweep(), "storage": there.uri})
-        log = under_way(cluster, "second")
+        log = find_running_trial(cluster, "second", driver)
         ip("link", "set", "far", "down")
         trial = log.parent.name
         time.sleep(seconds)
