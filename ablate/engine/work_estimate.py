@@ -341,10 +341,8 @@ def measure_pilot_rates(
 
 def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Train a few steps in a subprocess; return its report of times and memory, or {"error"}."""
-    request = settings.request
-    runtime = Runtime(
-        device=request.device, threads=request.threads, cache_dir=settings.cache.resolve()
-    )
+    request, cache = settings.request, settings.cache.resolve()
+    runtime = Runtime(device=request.device, threads=request.threads, cache_dir=cache)
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
     thread_limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = build_public_environment(settings.tracking_uri)

@@ -25,7 +25,6 @@ Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
 
 LOCK_SECONDS = 120.0
-# limits of a driver and of a batch
 RETRIES = 3  # retries of a trial that the machine ended
 EQUAL_ERRORS = 3  # equal ConfigErrors without a success between them, which stop a study
 
@@ -35,6 +34,9 @@ def limit_threads(threads: int | None) -> None:
     if threads:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(threads)
+    # By default a waiting thread occupies its core for milliseconds, which other trials may need.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def count_equal_errors(
@@ -110,8 +112,7 @@ class Attempt:
                 feed_watchdog()
                 if event["event"] == "final" and self.clean:
                     shutil.rmtree(self.folder / CHECKPOINTS, ignore_errors=True)
-                is_last = event["event"] != "epoch"
-                if is_last or time.monotonic() >= end:
+                if event["event"] != "epoch" or time.monotonic() >= end:
                     return events
             raise TrialFailure("The job's runner ended without a final event")
         except OSError as error:
