@@ -97,7 +97,9 @@ def is_clear(message: str) -> bool:
     return bool(place and sentence) and "\n" not in message and len(message) < 2000
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "batch", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, BATCHES))]
+)
 def test_a_mutated_spec_plans_or_says_what_is_wrong(batch: int, tmp_path: Path) -> None:
     rng = random.Random(f"mutants {batch}")
     refused = 0

@@ -56,8 +56,8 @@ def run_until_killed(job: Job, epoch: int) -> list[dict[str, Any]]:
     "backbone",
     [
         {"mode": "frozen"},
-        {"mode": "finetune"},
-        {"mode": "lora", "name": "test_vit"},
+        pytest.param({"mode": "finetune"}, marks=pytest.mark.slow),
+        pytest.param({"mode": "lora", "name": "test_vit"}, marks=pytest.mark.slow),
         pytest.param({"mode": "bias"}, marks=pytest.mark.slow),
         pytest.param({"mode": "last_blocks", "freeze_bn": False}, marks=pytest.mark.slow),
     ],

@@ -169,11 +169,13 @@ def found(
     return shared(4, everything, drawn, shared_cache, tmp_path_factory.mktemp("trials"))
 
 
+@pytest.mark.slow
 def test_they_listen_on_loopback_alone(found: list[dict[str, Any]]) -> None:
     heard = set().union(*(item["listening"] for item in found))
     assert heard and heard <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.slow
 def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]) -> None:
     first, *others = (item["steps"] for item in found)
     alone = [
@@ -188,6 +190,7 @@ def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]
     assert others == [all_of_them, by_four, by_four]
 
 
+@pytest.mark.slow
 def test_what_is_exchanged(found: list[dict[str, Any]]) -> None:
     for rank, item in enumerate(found):
         count, complete, summed, same, reported = item["exchanged"]
@@ -199,6 +202,7 @@ def test_what_is_exchanged(found: list[dict[str, Any]]) -> None:
         assert reported == {"rank": 0}
 
 
+@pytest.mark.slow
 def test_another_number_of_processes_goes_on_where_one_stopped(
     found: list[dict[str, Any]],
 ) -> None:
@@ -218,6 +222,7 @@ def test_another_number_of_processes_goes_on_where_one_stopped(
         torch.testing.assert_close(ended[name], weight, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", list(TASKS))
 @pytest.mark.parametrize("size", [2, 4])
 def test_each_embeds_its_share_and_metrics_are_those_of_one(
