@@ -1,5 +1,7 @@
-"""A node whose network is cut while it trains, and comes back when its trial has been given to
-another: it has a network of its own, joined to this machine's by a pair of virtual links."""
+"""Cut a node's network while it trains, and join it again after its trial went to another node.
+
+Head and node have a network namespace each; a pair of virtual links joins the two.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,11 @@ def ip(*words: str, inside: str = "") -> None:
 
 @contextmanager
 def networks() -> Iterator[list[str]]:
-    """The names of two, which see each other alone: the head's, with a link called `far` and the
-    address `OURS`, and the node's, with `THEIRS`."""
+    """Create two network namespaces that reach only each other, and yield their names.
+
+    The first is the head's, with the address OURS, the second the node's, with THEIRS. The link
+    between them is called `far` in both.
+    """
     needed("ip", "iproute2")
     names = [f"ab{secrets.token_hex(4)}" for _ in range(2)]
     added: list[str] = []
@@ -61,15 +66,15 @@ def networks() -> Iterator[list[str]]:
 
 
 def inside(network: str) -> list[str]:
-    """The command that brings a process there."""
+    """Return the first words of a command that runs in a network namespace."""
     return ["ip", "netns", "exec", network]
 
 
-def apart(folder: Path, seconds: float) -> None:
-    """`drive`, in the head's network, after the same sweep in this one, where nothing is cut.
+def compare_cut_sweep(folder: Path, seconds: float) -> None:
+    """Run a sweep whose node is cut off for some seconds, and compare it with one that is not.
 
     Raises:
-        AssertionError: as there.
+        AssertionError: something was lost, or is another number.
     """
     with nodes() as cluster:
         alone = cluster.driver("alone", {"spec": sweep(), "address": None})
@@ -107,13 +112,18 @@ def find_running_trial(cluster: Nodes, name: str, driver: subprocess.Popen[str])
 
 
 def sweep() -> dict[str, Any]:
+    """Return the spec of a few trials that take long enough to be cut off."""
     longer = spec(TRIALS)
     longer["trial"]["training"]["epochs"], longer["seeds"] = EPOCHS, 1
     return longer
 
 
 def drive(folder: Path, seconds: float, network: str) -> None:
-    """Cut for so long. folder: has what comes of it in peace. network: the node's.
+    """Run the sweep with the node cut off for some seconds, in the head's network namespace.
+
+    Args:
+        folder: has the results of the sweep without a cut, in EXPECTED.
+        network: the node's namespace.
 
     Raises:
         AssertionError: something was lost, or is another number.

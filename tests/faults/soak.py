@@ -25,7 +25,7 @@ from tests.faults.apart import drive
 from tests.faults.faulty_proxy import PASS
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 from tests.faults.machine import processor
-from tests.faults.parted import apart as cut
+from tests.faults.parted import compare_cut_sweep
 from tests.faults.sent import four, until_sent
 from tests.faults.team_server import FAULTS, team
 from tests.reports import large
@@ -67,7 +67,7 @@ def nothing_shared(trials: int = 60) -> None:
 def parted(seconds: float = 60.0) -> None:
     """A node's network is cut for a minute."""
     folder, began = Path(tempfile.mkdtemp(prefix="soak-parted-")), time.monotonic()
-    cut(folder, seconds)
+    compare_cut_sweep(folder, seconds)
     shutil.rmtree(folder)
     print(f"parted for {seconds:.0f} s: {time.monotonic() - began:.0f} s", flush=True)
 

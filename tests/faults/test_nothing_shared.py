@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.apart import drive
-from tests.faults.parted import apart
+from tests.faults.parted import compare_cut_sweep
 from tests.s3 import CREDENTIALS
 
 TRIALS = 12
@@ -25,4 +25,4 @@ def test_nodes_that_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_node_that_was_cut_off_and_comes_back_changes_nothing(tmp_path: Path) -> None:
-    apart(tmp_path, SECONDS)
+    compare_cut_sweep(tmp_path, SECONDS)

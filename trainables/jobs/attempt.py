@@ -30,8 +30,9 @@ EQUAL_ERRORS = 3  # equal ConfigErrors without a success between them, which sto
 
 
 def limit_threads(threads: int | None) -> None:
-    """Limit the threads of libraries that are imported later; the trainer limits torch's."""
+    """Limit number and active waiting of threads of libraries that are imported later."""
     if threads:
+        # torch's are limited by the trainer, too, because torch may be imported already
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(threads)
     # By default a waiting thread occupies its core for milliseconds, which other trials may need.
