@@ -157,8 +157,8 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
             if reason and not progression.studies[name].complete:
                 raise ConfigError(
                     plan.loaded.source.locate(f"studies.{name}"),
-                    f"a batch cannot run this study, because {reason}. Run `ablate run --study "
-                    f"{name}`, or name other studies by --study.",
+                    f"a batch cannot run this study, because {reason}",
+                    f"Run `ablate run --study {name}`, or name other studies by --study",
                 )
         check_sources(progression, same_code=settings.same_code)
         if settings.reads_data:
@@ -196,9 +196,11 @@ def _read_results(
 ) -> dict[Path, Result | None]:
     """Map trial folders in `trials` to their checked results; None if a trial has not ended."""
     if trials.is_symlink() or not trials.is_dir():
-        fault = "the folder is a link" if trials.is_symlink() else "there is no such folder"
-        remedy = "Copy the folder of `python -m trainables.jobs.batch` as a whole."
-        raise ConfigError(str(trials), f"{fault}. {remedy}")
+        raise ConfigError(
+            str(trials),
+            "the folder is a link" if trials.is_symlink() else "there is no such folder",
+            "Copy the folder of `python -m trainables.jobs.batch` as a whole",
+        )
     if names is None:
         names = [path.name for path in trials.glob("*") if path.is_dir()]
     sweep_ids = [row["sweep_id"] for row in queries.list_sweeps(ledger)]
@@ -211,8 +213,8 @@ def _read_results(
             raise ConfigError(
                 str(trial),
                 f"this folder has a result of trial {result.trial_id}. That trial has another "
-                f"folder, or is none of the ledger's {len(trial_ids)} trials. Copy each batch's "
-                "folder as a whole, and give the same --out as to `ablate cells`.",
+                f"folder, or is none of the ledger's {len(trial_ids)} trials",
+                "Copy each batch's folder as a whole, and give the same --out as to `ablate cells`",
             )
         results[trial] = result
     return results
@@ -287,16 +289,22 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
                     draft.unlink()
                     raise ConfigError(
                         str(original),
-                        "the file was changed after the batch wrote it. Copy it again, or delete "
-                        "this trial's folder and start the batch again.",
+                        "the file was changed after the batch wrote it",
+                        "Copy it again, or delete this trial's folder and start the batch again",
                     )
                 draft.replace(target / name)
             shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
     except Timeout:
-        fault = "another process has locked the folder. End that process, and import again."
-        raise ConfigError(str(target), fault) from None
+        raise ConfigError(
+            str(target),
+            "another process has locked the folder",
+            "End that process, and import again",
+        ) from None
     except OSError as error:
         if is_full(error):
             raise  # the caller explains a full disk
-        fault = f"the trial cannot be copied ({error.strerror}). Move this file away"
-        raise ConfigError(str(error.filename or target), f"{fault}, and import again.") from error
+        raise ConfigError(
+            str(error.filename or target),
+            f"the trial cannot be copied ({error.strerror})",
+            "Move this file away, and import again",
+        ) from error

@@ -88,9 +88,9 @@ def compile_report(
         folder = locate_report(out_dir, frame.document["name"], sweep_id)
         return _write_report(tracking_uri, frame, folder, log_to_parent)
     except MlflowException as error:
-        reason = redact_text((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreUnavailable(
-            f"The MLflow store {redact_uri(tracking_uri)} does not answer ({reason[:300]})."
+            f"The MLflow store {redact_uri(tracking_uri)} does not answer "
+            f"({redact_text((str(error).splitlines() or [''])[0], tracking_uri)[:300]})."
         ) from error
 
 

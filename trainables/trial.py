@@ -48,8 +48,10 @@ class TrialConfig(Trial):
         get_task(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
         least_per_class, per_class = loss_class.batch.per_class, self.training.per_class
         if per_class < least_per_class:
-            needed = f"{least_per_class} with loss {self.loss.name}"
-            raise ValueError(f"training.per_class must be at least {needed}, not {per_class}")
+            raise ValueError(
+                f"training.per_class must be at least {least_per_class} with loss "
+                f"{self.loss.name}, not {per_class}"
+            )
         loss_class.check(self, method_class.describe_traits(self.method))
         method_class.check(self)
         return self
@@ -65,10 +67,11 @@ class TrialConfig(Trial):
             )
         uncounted = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
         if schedule.milestones is not None and schedule.milestones[-1] >= epochs - uncounted:
-            minus = " minus schedule.warmup_epochs" if uncounted else ""
             raise ValueError(
-                f"schedule.milestones must be below training.epochs{minus}, {epochs - uncounted}"
-                f", not {list(schedule.milestones)}, because later milestones would have no effect"
+                "schedule.milestones must be below "
+                f"training.epochs{' minus schedule.warmup_epochs' if uncounted else ''}, "
+                f"{epochs - uncounted}, not {list(schedule.milestones)}, because later milestones "
+                "would have no effect"
             )
         return self
 
@@ -87,8 +90,11 @@ class TrialConfig(Trial):
                 values = self.data.augment if section == "data.augment" else training
                 for name in names:
                     if value := getattr(values, name):
-                        fault = f"{value} has no effect on cached features (backbone.mode: frozen)"
-                        raise ConfigError(f"{section}.{name}", f"{fault}. Leave the option out.")
+                        raise ConfigError(
+                            f"{section}.{name}",
+                            f"{value} has no effect on cached features (backbone.mode: frozen)",
+                            "Leave the option out",
+                        )
         if training.checkpointing:
             check_checkpointing(backbone.name)
         if training.micro_batch:  # parts of a batch pass through the backbone in turn
@@ -110,8 +116,10 @@ class TrialConfig(Trial):
         ]
         for option, role in options:
             if role not in trained:
-                fault = f"{option} sets {role}, but this trial trains only {names}"
-                raise ValueError(f"{fault}. Leave {role} out of {option}.")
+                raise ValueError(
+                    f"{option} sets {role}, but this trial trains only {names}. Leave {role} out "
+                    f"of {option}."
+                )
         if not set(trained) - set(self.schedule.held_roles):
             raise ValueError(
                 f"schedule.warmup_hold, {list(warmup_hold or ())}, holds every role that this "
@@ -132,9 +140,10 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
         if not isinstance(name, str) or name not in registry:
             raise ConfigError(
                 path,
-                f"The {part} {str(name)[:100]!r} of this model is not installed. Install the "
-                f"package that registers it by an entry point of ablate.{registry.name}. If there "
-                "is no such package, the file is damaged: copy the file again.",
+                f"The {part} {str(name)[:100]!r} of this model is not installed",
+                "Install the package that registers it by an entry point of "
+                f"ablate.{registry.name}. If there is no such package, the file is damaged: copy "
+                "the file again",
             )
     try:
         return TrialConfig.model_validate(values)
@@ -143,8 +152,8 @@ def load_recorded_config(values: dict[str, Any], path: str) -> TrialConfig:
         key = ".".join(map(str, first["loc"])) or "config"
         raise ConfigError(
             path,
-            f"This version of ablate cannot read the configuration ({key}: {first['msg']}). Load "
-            "the model with the versions of ablate and its plug-ins that trained the model.",
+            f"This version of ablate cannot read the configuration ({key}: {first['msg']})",
+            "Load the model with the versions of ablate and its plug-ins that trained the model",
         ) from error
 
 

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         from trainables.backbones.paper_models import list_backbones
 
         if args.fetch:
-            raise ConfigError("--fetch", "--fetch needs a spec. Name a YAML file as SPEC.")
+            raise ConfigError("--fetch", "--fetch needs a spec", "Name a YAML file as SPEC")
         print_text(list_backbones())
         return 0
     loaded = load_spec(args)

@@ -72,8 +72,9 @@ def run(args: argparse.Namespace) -> int:
 def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
     """Record the results in a batch's folder, and print how many were recorded."""
     if args.name is None:
-        fault = "no folder is given. Name a batch's folder, as in `ablate ledger import DIR`."
-        raise ConfigError("DIR", fault)
+        raise ConfigError(
+            "DIR", "no folder is given", "Name a batch's folder, as in `ablate ledger import DIR`"
+        )
     from ablate.batch import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out)

@@ -37,7 +37,10 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "check":
         return check_data_set(args)
     if args.name is not None:
-        fault = f"`list` takes no name. Check this data set by `ablate data check {args.name}`."
-        raise ConfigError("NAME", fault)
+        raise ConfigError(
+            "NAME",
+            "`list` takes no name",
+            f"Check this data set by `ablate data check {args.name}`",
+        )
     print_text("\n".join(describe_data_sets()))
     return 0

@@ -102,8 +102,11 @@ def check_data_set(args: argparse.Namespace) -> int:
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
         name, root = "folder", name
     if name not in DATASETS:
-        fault = f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}"
-        raise ConfigError("NAME", f"{fault}. {suggest_nearest(name, DATASETS, 'Check the path.')}")
+        raise ConfigError(
+            "NAME",
+            f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}",
+            suggest_nearest(name, DATASETS, "Check the path."),
+        )
     values = {"name": name, "root": root, "allow_partial": True}
     config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
     start = time.monotonic()

@@ -35,14 +35,17 @@ def run(args: argparse.Namespace) -> int:
     # check all input before the pictures are read
     to = check_new_file(args.to, "--to")
     if to.suffix != ".npz":
-        raise ConfigError("--to", f"{to} is not the name of an .npz file. Let it end in .npz.")
+        raise ConfigError("--to", f"{to} is not the name of an .npz file", "Let it end in .npz")
     index_file = check_new_file(args.index, "--index") if args.index else None
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     if index_file and build_index(model, torch.zeros(1, 1)) is None:  # try one row of zeros
-        fault = "faiss is not installed, or cannot compare as this model does. Leave out --index."
-        raise ConfigError("--index", fault)
+        raise ConfigError(
+            "--index",
+            "faiss is not installed, or cannot compare as this model does",
+            "Leave out --index",
+        )
     with explain_write_errors(to, "--to"):
         to.parent.mkdir(parents=True, exist_ok=True)
     # embed the pictures

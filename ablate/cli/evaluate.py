@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     for name in args.metrics:
         if not needs_embeddings_alone(name):
             known = [metric for metric in ALL if needs_embeddings_alone(metric)]
-            raise ConfigError("--metric", describe_unknown_metric(name, known))
+            raise ConfigError("--metric", *describe_unknown_metric(name, known))
     pairs = [text.partition("=")[::2] for text in args.data]
     check_known("DATA", [name for name, _ in pairs], DATASETS, "the data set")
     model, cache = _load_model(args), locate_default_cache()
@@ -105,12 +105,15 @@ def _load_model(args: argparse.Namespace) -> "Model":
     name, _, weights = args.model.partition("=")
     if "/" in name or name.endswith(".safetensors") or Path(args.model).exists():
         if args.image_size is not None:
-            fault = "a trained model has the image size of its trial. Leave out --image-size."
-            raise ConfigError("--image-size", fault)
+            raise ConfigError(
+                "--image-size",
+                "a trained model has the image size of its trial",
+                "Leave out --image-size",
+            )
         return load_model(args.model, args.device)
     size = args.image_size or IMAGE_SIZE
     if not 16 <= size <= 1024:
-        raise ConfigError("--image-size", f"{size} is not from 16 to 1024. Give such a side.")
+        raise ConfigError("--image-size", f"{size} is not from 16 to 1024", "Give such a side")
     weights, digest = weights or find_usual_route(name) or "timm", None
     if weights not in ROUTES and Path(weights).is_file():  # naming a file means trusting it
         with Path(weights).open("rb") as file:

@@ -15,8 +15,9 @@ def locate_ledger(out: str) -> Path:
     """Return the path of an output folder's ledger; raise ConfigError if there is none."""
     path = resolve_output_folder(out) / "ledger.sqlite"
     if not path.is_file():
-        fault = "there is no ledger. Give the output folder of a run as --out."
-        raise ConfigError(str(path), fault)
+        raise ConfigError(
+            str(path), "there is no ledger", "Give the output folder of a run as --out"
+        )
     return path
 
 
@@ -29,11 +30,15 @@ def find_trial(records: Records, prefix: str | None) -> str:
     rows = queries.find_trials_by_prefix(records, prefix) if prefix else []
     ids: list[str] = [row["trial_id"] for row in rows]
     if not ids:
-        fault = f"no trial's id begins with {prefix or ''!r}. `ablate trials` lists all ids."
-        raise ConfigError("TRIAL", fault)
+        raise ConfigError(
+            "TRIAL", f"no trial's id begins with {prefix or ''!r}", "`ablate trials` lists all ids"
+        )
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
-        fault = f"{len(ids)} ids begin with {prefix!r}, for example {ids[0]} and {ids[-1]}"
-        raise ConfigError("TRIAL", f"{fault}. Give more characters of one id.")
+        raise ConfigError(
+            "TRIAL",
+            f"{len(ids)} ids begin with {prefix!r}, for example {ids[0]} and {ids[-1]}",
+            "Give more characters of one id",
+        )
     return ids[0]
 
 
@@ -41,7 +46,7 @@ def check_new_file(text: str, option: str) -> Path:
     """Return the path of a file to write; raise ConfigError if it exists."""
     path = expand_user_path(text, option)
     if path.exists():
-        raise ConfigError(option, f"{path} exists already. Name a new file, or remove it.")
+        raise ConfigError(option, f"{path} exists already", "Name a new file, or remove it")
     return path
 
 
@@ -51,5 +56,6 @@ def explain_write_errors(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fault = f"{path} cannot be written ({error.strerror or error}). Name another file."
-        raise ConfigError(option, fault) from error
+        raise ConfigError(
+            option, f"{path} cannot be written ({error.strerror or error})", "Name another file"
+        ) from error

@@ -31,13 +31,19 @@ def run(args: argparse.Namespace) -> int:
         path = locate_trial_folder(ledger.parent / TRIALS, trial_id) / LOG
         if not path.is_file():
             status = (records.get_trial(trial_id) or {}).get("status")
-            remedy = f"`ablate ledger show {trial_id}` prints its results."
-            raise ConfigError(str(path), f"the trial is {status} and has no log. {remedy}")
+            raise ConfigError(
+                str(path),
+                f"the trial is {status} and has no log",
+                f"`ablate ledger show {trial_id}` prints its results",
+            )
         try:
             log = open_regular(path)
         except OSError as error:
-            fault = f"the log cannot be read ({error.strerror}). Change the log's permissions."
-            raise ConfigError(str(path), fault) from error
+            raise ConfigError(
+                str(path),
+                f"the log cannot be read ({error.strerror})",
+                "Change the log's permissions",
+            ) from error
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             ends_line = True
             while True:

@@ -131,7 +131,8 @@ def check_arguments(args: argparse.Namespace) -> None:
                 raise ConfigError(
                     option,
                     "this URI has a password, which every user of this machine can read on a "
-                    f"command line. Export NAME=URI, and give {option} env:NAME.",
+                    "command line",
+                    f"Export NAME=URI, and give {option} env:NAME",
                 )
 
 

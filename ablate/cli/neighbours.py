@@ -29,15 +29,16 @@ def run(args: argparse.Namespace) -> int:
 
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise ConfigError("--to", f"{to} exists already. Name a new folder, or remove it.")
+        raise ConfigError("--to", f"{to} exists already", "Name a new folder, or remove it")
     root = expand_user_path(args.folder, "FOLDER")
     paths = list_pictures(root, "FOLDER")
     model = load_model(args.model, args.device)
     folder = embed_folder(model, root, paths)
     size = len(folder.paths)
     if size < 2:
-        fault = f"only {size} picture can be read. Name a folder with two pictures or more."
-        raise ConfigError("FOLDER", fault)
+        raise ConfigError(
+            "FOLDER", f"only {size} picture can be read", "Name a folder with two pictures or more"
+        )
     queries = find_neighbours(model, folder, args.nearest)
     with explain_write_errors(to, "--to"):
         write_gallery(to, root, queries)

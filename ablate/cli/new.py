@@ -42,18 +42,24 @@ def run(args: argparse.Namespace) -> int:
     chosen = [f"--{option}" for option, *_ in PARTS if vars(args)[option]]
     chosen += ["--goal"] if args.goal != "tune" else []
     if args.recipe is not None and chosen:
-        fault = f"a recipe is copied as it is. Leave out {', '.join(chosen)}, and edit the copy."
-        raise ConfigError("--from", fault)
+        raise ConfigError(
+            "--from",
+            "a recipe is copied as it is",
+            f"Leave out {', '.join(chosen)}, and edit the copy",
+        )
     if args.goal == "losses":
         if args.method:
-            raise ConfigError("--method", "--goal losses has no method. Leave --method out.")
+            raise ConfigError("--method", "--goal losses has no method", "Leave --method out")
         if len(set(args.loss or ())) < 2:
-            raise ConfigError("--loss", "--goal losses compares two losses or more. Name them.")
+            raise ConfigError("--loss", "--goal losses compares two losses or more", "Name them")
         args.method = ["plain"]
     for option, _, default, _ in PARTS:
         values = vars(args)[option] or [default]
         if len(values) > 1 and (option, args.goal) != ("loss", "losses"):
-            remedy = "Give one; only --goal losses takes several, of --loss."
-            raise ConfigError(f"--{option}", f"{' and '.join(values)} are given. {remedy}")
+            raise ConfigError(
+                f"--{option}",
+                f"{' and '.join(values)} are given",
+                "Give one; only --goal losses takes several, of --loss",
+            )
         setattr(args, option, values if option == "loss" else values[0])
     return write_new_spec(args, GOALS[args.goal])

@@ -61,8 +61,9 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
     """
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
-        fault = f"{name!r} is no plain name. Use letters, digits, _, . and -, as in my-first."
-        raise ConfigError("NAME", fault)
+        raise ConfigError(
+            "NAME", f"{name!r} is no plain name", "Use letters, digits, _, . and -, as in my-first"
+        )
     path = check_new_file(args.to or f"{name}.yaml", "--to")
     if args.recipe is not None:
         headline, line = f"a copy of the recipe {args.recipe}", f"name: {_to_flow_yaml(name)}"
@@ -91,7 +92,7 @@ def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) 
     options, terms = tuning.get("given", {}), tuning.get("terms", {})
     if (goal == "terms" and not terms) or (goal == "compare" and method == "plain"):
         expected = "a method with terms" if goal == "terms" else "a method other than plain"
-        raise ConfigError("--goal", f"{goal} needs {expected}, not {method}. Give --method.")
+        raise ConfigError("--goal", f"{goal} needs {expected}, not {method}", "Give --method")
     # a batch has as many classes as the training split, at most BATCH_CLASSES
     data = _describe_data(args.data)
     config, classes, epochs = resolve_data_config(data), BATCH_CLASSES, EPOCHS
@@ -162,8 +163,11 @@ def _describe_data(name: str) -> dict[str, str]:
     if name not in names and (folder := expand_user_path(name, "--data")).is_dir():
         return {"name": "folder", "root": str(folder.resolve())}
     if name not in names:
-        fault = f"no folder {name!r} exists, and the data sets are {join_words(names)}"
-        raise ConfigError("--data", f"{fault}. {suggest_nearest(name, names, 'Check the path.')}")
+        raise ConfigError(
+            "--data",
+            f"no folder {name!r} exists, and the data sets are {join_words(names)}",
+            suggest_nearest(name, names, "Check the path."),
+        )
     return {"name": name}
 
 
@@ -187,8 +191,11 @@ def _choose_weights(backbone: str) -> str:
         check_name(backbone)
         return "timm"
     if not BACKBONES[backbone].TORCHVISION:
-        remedy = f"Name another one here; then set {backbone} and its weights file in the spec."
-        raise ConfigError("--backbone", f"nobody offers weights of {backbone}. {remedy}")
+        raise ConfigError(
+            "--backbone",
+            f"nobody offers weights of {backbone}",
+            f"Name another one here; then set {backbone} and its weights file in the spec",
+        )
     return "torchvision"
 
 

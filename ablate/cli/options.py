@@ -124,12 +124,13 @@ def parse_positive(text: str) -> int:
 def parse_duration(text: str, option: str = "--budget") -> float:
     """Return the seconds of a duration such as `2h`, `90m`, `1h30m` or `45` (seconds)."""
     if not re.fullmatch(r"(\d+(\.\d+)?[hms])*(\d+(\.\d+)?)?", text) or not text:
-        raise ConfigError(option, f"{text!r} is not a duration. Give one as 2h, 90m or 1h30m.")
+        raise ConfigError(option, f"{text!r} is not a duration", "Give one as 2h, 90m or 1h30m")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     seconds = sum(float(number) * UNIT_SECONDS[unit] for number, unit in parts)
     if seconds > MAX_SECONDS:
-        fault = f"{text[:40]!r} is above 100 years. Leave the option out for no limit."
-        raise ConfigError(option, fault)
+        raise ConfigError(
+            option, f"{text[:40]!r} is above 100 years", "Leave the option out for no limit"
+        )
     return seconds
 
 
@@ -144,8 +145,9 @@ def parse_seeds(text: str) -> int | tuple[int, ...]:
             return seeds
     raise ConfigError(
         "--seeds",
-        f"{text!r} is neither a number of seeds nor a list of distinct seeds. Give a number from 1 "
-        f"to {MAX_SEEDS}, or a list of seeds up to {MAX_SEED}, as `0,1,5` or `0,`.",
+        f"{text!r} is neither a number of seeds nor a list of distinct seeds",
+        f"Give a number from 1 to {MAX_SEEDS}, or a list of seeds up to {MAX_SEED}, as `0,1,5` or "
+        "`0,`",
     )
 
 
@@ -157,10 +159,11 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            fault = f"{pair!r} is not key=value. Write it as --set optimizer.lr=1e-4."
-            raise ConfigError("--set", fault)
+            raise ConfigError(
+                "--set", f"{pair!r} is not key=value", "Write it as --set optimizer.lr=1e-4"
+            )
         if key in settings:
-            raise ConfigError(f"--set {key}", "this key is given twice. Keep one of the two.")
+            raise ConfigError(f"--set {key}", "this key is given twice", "Keep one of the two")
         settings[key] = load_text(value, f"--set {key}").data
     return settings
 
@@ -171,8 +174,11 @@ def parse_levels(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for pair in pairs:
         factor, _, names = pair.partition("=")
         if not factor or not names:
-            fault = f"{pair!r} is not FACTOR=LEVEL,…. Write it as --levels backbone=lite0,resnet50."
-            raise ConfigError("--levels", fault)
+            raise ConfigError(
+                "--levels",
+                f"{pair!r} is not FACTOR=LEVEL,…",
+                "Write it as --levels backbone=lite0,resnet50",
+            )
         levels[factor] = (*levels.get(factor, ()), *names.split(","))
     return levels
 
@@ -205,7 +211,8 @@ def build_options(args: argparse.Namespace) -> "Options":
         if name in values:
             values[name] = parse_duration(values[name], f"--{name.replace('_', '-')}")
     if values.get("budget") == 0:
-        fault = f"{args.budget!r} is too short. Give 90m or 8h, or --plan to run nothing."
-        raise ConfigError("--budget", fault)
+        raise ConfigError(
+            "--budget", f"{args.budget!r} is too short", "Give 90m or 8h, or --plan to run nothing"
+        )
     values["stuck_after"] = values.get("stuck_after") or None  # 0 seconds: never
     return Options(**values, report=not getattr(args, "no_report", False))

@@ -44,8 +44,9 @@ def load_model(model: str, device: str) -> "Model":
         try:
             fetch_weights(folder.parent, folder.name)
         except OSError as error:
-            fault = f"the storage does not answer ({error}). Try again when it does."
-            raise ConfigError("MODEL", fault) from error
+            raise ConfigError(
+                "MODEL", f"the storage does not answer ({error})", "Try again when it does"
+            ) from error
     return load(path, device)
 
 
@@ -86,7 +87,7 @@ def embed_folder(model: "Model", root: Path, paths: Sequence[Path]) -> EmbeddedF
         if batch:
             blocks.append(model.embed(batch, BATCH))
     if not blocks:
-        raise ConfigError("FOLDER", f"no picture in {root} can be read. Name another folder.")
+        raise ConfigError("FOLDER", f"no picture in {root} can be read", "Name another folder")
     return EmbeddedFolder(readable, torch.cat(blocks), len(paths) - len(readable))
 
 

@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
         print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0
     if args.spec is None:
-        raise ConfigError("SPEC", "no spec is given. Name a YAML file, or give --schema.")
+        raise ConfigError("SPEC", "no spec is given", "Name a YAML file, or give --schema")
     args.plan, args.cell, args.storage = True, None, None
     return running.run(args)

@@ -47,9 +47,11 @@ def run(args: argparse.Namespace) -> int:
     """List the files that are no longer needed, or remove them (`--yes`); return 1 on a failure."""
     path = locate_ledger(args.out)
     if (trials := path.parent / TRIALS).is_symlink():
-        fault = "this is a symbolic link, and nothing outside of the output folder is removed"
-        remedy = "Move the trials here, or link the whole output folder."
-        raise ConfigError(str(trials), f"{fault}. {remedy}")
+        raise ConfigError(
+            str(trials),
+            "this is a symbolic link, and nothing outside of the output folder is removed",
+            "Move the trials here, or link the whole output folder",
+        )
     with Ledger(path) as ledger:
         files, notes = find_removable_files(ledger, path.parent, args.sweep)
         # say how much space is gained

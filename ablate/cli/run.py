@@ -56,13 +56,19 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the plan, run one cell, or run the sweep and compile its report; return an exit code."""
     if args.storage is not None and (args.plan or args.cell is not None):
-        option = "--plan" if args.plan else "--cell"
-        raise ConfigError("--storage", f"{option} does not use --storage. Leave out one option.")
+        raise ConfigError(
+            "--storage",
+            f"{'--plan' if args.plan else '--cell'} does not use --storage",
+            "Leave out one option",
+        )
     if args.cell is not None and args.force:
-        fault = "--cell keeps all results, and --force would discard those of the whole sweep"
-        raise ConfigError("--force", f"{fault}. Leave out one option.")
+        raise ConfigError(
+            "--force",
+            "--cell keeps all results, and --force would discard those of the whole sweep",
+            "Leave out one option",
+        )
     if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "--pilot needs --plan. Give --plan, or leave out --pilot.")
+        raise ConfigError("--pilot", "--pilot needs --plan", "Give --plan, or leave out --pilot")
     # read the spec before torch is imported, so that its faults are reported at once
     loaded = load_spec(args)
     from ablate import api

@@ -31,16 +31,21 @@ def run(args: argparse.Namespace) -> int:
     drivers = [d for d in list_drivers(resolve_output_folder(args.out)) if d.alive]
     drivers = [d for d in drivers if args.sweep in (None, d.sweep_id, d.name)]
     if not drivers:
-        fault = f"no run of {args.sweep!r} is under way" if args.sweep else "no run is under way"
-        raise ConfigError("SWEEP", f"{fault}. `ablate status` shows what runs.")
+        raise ConfigError(
+            "SWEEP",
+            f"no run of {args.sweep!r} is under way" if args.sweep else "no run is under way",
+            "`ablate status` shows what runs",
+        )
     for driver in drivers:
         try:
             driver.ask_to_stop()
         except OSError as error:
-            fault = f"no file can be written here ({error.strerror})"
-            kill = f"`kill -INT {driver.owner.pid}` on {driver.owner.host}"
-            remedy = f"Press Ctrl-C where the run was started, or call {kill}."
-            raise ConfigError(str(driver.path.parent), f"{fault}. {remedy}") from error
+            raise ConfigError(
+                str(driver.path.parent),
+                f"no file can be written here ({error.strerror})",
+                f"Press Ctrl-C where the run was started, or call `kill -INT {driver.owner.pid}` "
+                f"on {driver.owner.host}",
+            ) from error
         print_text(f"asked {_describe_run(driver)} to stop")
     # wait until all have ended
     while drivers and time.monotonic() < deadline:

@@ -79,15 +79,21 @@ def run(args: argparse.Namespace) -> int:
 def _check_sbatch_options(args: argparse.Namespace) -> list[str]:
     """Return the further options of sbatch; refuse those for which there is no use."""
     if args.local is not None and (args.gpus or args.sbatch):
-        raise ConfigError("--local", "--gpus and --sbatch need --slurm. Leave them out.")
+        raise ConfigError("--local", "--gpus and --sbatch need --slurm", "Leave them out")
     if args.slurm is not None and shutil.which("sbatch") is None:
-        remedy = "Use a login node of the cluster, or --local."
-        raise ConfigError("--slurm", f"there is no command sbatch on this machine. {remedy}")
+        raise ConfigError(
+            "--slurm",
+            "there is no command sbatch on this machine",
+            "Use a login node of the cluster, or --local",
+        )
     try:
         words = shlex.split(args.sbatch or "")
     except ValueError as error:  # a quote that does not end
-        raise ConfigError("--sbatch", f"{args.sbatch!r}: {error}. Add the quote.") from None
+        raise ConfigError("--sbatch", f"{args.sbatch!r}: {error}", "Add the quote") from None
     if any(re.match(r"-M|--clusters?(=|$)", word) for word in words):  # squeue would not find it
-        fault = "a job cannot be followed on another cluster"
-        raise ConfigError("--sbatch", f"{fault}. Call `ablate submit` there, without this option.")
+        raise ConfigError(
+            "--sbatch",
+            "a job cannot be followed on another cluster",
+            "Call `ablate submit` there, without this option",
+        )
     return words

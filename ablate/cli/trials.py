@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.sort:
         metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
         if metric not in metric_names:
-            raise ConfigError("--sort", describe_unknown_metric(metric, metric_names))
+            raise ConfigError("--sort", *describe_unknown_metric(metric, metric_names))
         sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
         rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
     varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []

@@ -39,15 +39,21 @@ def run(args: argparse.Namespace) -> int:
     store.check_usable(writes=False)
     report = locate_report(ledger.parent.resolve() / "reports", sweep["name"], sweep["sweep_id"])
     if server := find_server_address(store.uri):
-        fault = f"{server} has MLflow's pages already. Open them there, and {report}/report.html."
-        raise ConfigError("--tracking-uri", fault)
+        raise ConfigError(
+            "--tracking-uri",
+            f"{server} has MLflow's pages already",
+            f"Open them there, and {report}/report.html",
+        )
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, args.port))
         except (OSError, OverflowError) as error:
-            fault = f"{args.port} cannot be opened ({error}). Give another port, such as 5001."
-            raise ConfigError("--port", fault) from None
+            raise ConfigError(
+                "--port",
+                f"{args.port} cannot be opened ({error})",
+                "Give another port, such as 5001",
+            ) from None
     page, site = f"{SERVED}{report.name}/report.html", f"http://{HOST}:{args.port}"
     print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
     silence_mlflow()

@@ -116,19 +116,30 @@ class StudyBase(SpecPart):
     def check_exclusive_options(self) -> "StudyBase":
         """Refuse combinations of splits, folds, races and ensembles that exclude each other."""
         if self.splits is not None and (self.folds is not None or self.race is not None):
-            other = "race" if self.folds is None else "folds"
-            raise ConfigError("splits", f"`splits` and `{other}` exclude each other. Remove one.")
+            raise ConfigError(
+                "splits",
+                f"`splits` and `{'race' if self.folds is None else 'folds'}` exclude each other",
+                "Remove one",
+            )
         if self.splits is not None and not self.is_fixed:
-            fault = "a search cannot have `splits`, since it would see each split's test classes"
-            remedy = "Set `splits` in a second study, around the best cell of this search."
-            raise ConfigError("splits", f"{fault}. {remedy}")
+            raise ConfigError(
+                "splits",
+                "a search cannot have `splits`, since it would see each split's test classes",
+                "Set `splits` in a second study, around the best cell of this search",
+            )
         if self.race is not None and (self.folds is not None or self.objectives):
             other = "objectives" if self.folds is None else "folds"
-            fault = f"a race compares cells by the sweep's objective, and excludes `{other}`"
-            raise ConfigError("", f"{fault}. Remove `race` or `{other}`.")
+            raise ConfigError(
+                "",
+                f"a race compares cells by the sweep's objective, and excludes `{other}`",
+                f"Remove `race` or `{other}`",
+            )
         if ENSEMBLE in self.evaluate and not (self.is_fixed and self.folds is not None):
-            fault = "`evaluate: [ensemble]` needs a study that lists its cells and has `folds`"
-            raise ConfigError("", f"{fault}. Set both keys in a study around the best of this one.")
+            raise ConfigError(
+                "",
+                "`evaluate: [ensemble]` needs a study that lists its cells and has `folds`",
+                "Set both keys in a study around the best of this one",
+            )
         return self
 
     # ---------------------------------------------- hooks, in the order in which they are called

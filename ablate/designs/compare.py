@@ -86,13 +86,21 @@ class Compare(StudyBase):
         """Refuse reserved names, faulty rules, too many cells and unknown factors in `best_of`."""
         factors = self.list_factors()
         if not factors:
-            raise ConfigError("", "this study compares nothing. Give `variants`, `cross`, or both.")
+            raise ConfigError(
+                "", "this study compares nothing", "Give `variants`, `cross`, or both"
+            )
         for name in {VARIANT, NEUTRAL} & self.cross.keys():
-            message = f"the name {name} is reserved. Rename this factor, or list `variants`."
-            raise ConfigError(f"cross.{name}", message)
+            raise ConfigError(
+                f"cross.{name}",
+                f"the name {name} is reserved",
+                "Rename this factor, or list `variants`",
+            )
         if self.exclude and len(factors) < 2:
-            message = "`exclude` needs two factors or more. Remove the level from the only factor."
-            raise ConfigError("exclude", message)
+            raise ConfigError(
+                "exclude",
+                "`exclude` needs two factors or more",
+                "Remove the level from the only factor",
+            )
         check_rules(self.exclude, factors)
         total = math.prod(len(levels) for levels in factors.values())
         if total <= MAX_COMBINATIONS and self.exclude:  # check_size refuses larger totals

@@ -34,8 +34,9 @@ class ComponentDesign(StudyBase):
         for name, off in self.components.items():
             for path in off:
                 if owners.setdefault(path, name) != name:
-                    message = f"{owners[path]} and {name} both set {path}. Keep the path in one."
-                    raise ConfigError("", message)
+                    raise ConfigError(
+                        "", f"{owners[path]} and {name} both set {path}", "Keep the path in one"
+                    )
         return self
 
     def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:

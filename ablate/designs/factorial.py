@@ -60,13 +60,19 @@ class Factorial(StudyBase):
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors)
         if self.fraction != "fractional" and self.resolution is not None:
-            message = "only `fraction: fractional` has a resolution. Leave `resolution` out."
-            raise ConfigError("resolution", message)
+            raise ConfigError(
+                "resolution",
+                "only `fraction: fractional` has a resolution",
+                "Leave `resolution` out",
+            )
         if self.fraction == "full":
             total = math.prod(len(levels) for levels in self.factors.values())
             if total > MAX_COMBINATIONS:
-                message = f"{total} combinations are more than {MAX_COMBINATIONS}. Set `fraction`."
-                raise ConfigError("factors", message)
+                raise ConfigError(
+                    "factors",
+                    f"{total} combinations are more than {MAX_COMBINATIONS}",
+                    "Set `fraction`",
+                )
             check_size(len(list(self._iterate_kept_combinations())) if self.exclude else total)
         else:
             self._check_fraction()
@@ -75,17 +81,24 @@ class Factorial(StudyBase):
     def _check_fraction(self) -> None:
         """Refuse `exclude`, factors without exactly two levels, and too many factors."""
         if self.exclude:
-            message = f"a {self.fraction} factorial needs all its runs. Remove `exclude`."
-            raise ConfigError("exclude", message)
+            raise ConfigError(
+                "exclude", f"a {self.fraction} factorial needs all its runs", "Remove `exclude`"
+            )
         for factor, levels in self.factors.items():
             if len(levels) != 2:
-                message = f"a factor of a {self.fraction} factorial has 2 levels, not {len(levels)}"
-                raise ConfigError(f"factors.{factor}", f"{message}. Change the levels.")
+                raise ConfigError(
+                    f"factors.{factor}",
+                    f"a factor of a {self.fraction} factorial has 2 levels, not {len(levels)}",
+                    "Change the levels",
+                )
         is_screening = self.fraction == "plackett_burman"
         most = fractions.MAX_SCREENED if is_screening else fractions.MAX_FACTORS
         if len(self.factors) > most:
-            message = f"a {self.fraction} factorial takes up to {most} factors"
-            raise ConfigError("factors", f"{message}, not {len(self.factors)}. Remove some.")
+            raise ConfigError(
+                "factors",
+                f"a {self.fraction} factorial takes up to {most} factors, not {len(self.factors)}",
+                "Remove some",
+            )
         check_size(len(list(self._iterate_combinations())))
 
     def _iterate_combinations(self) -> Iterator[tuple[Any, ...]]:

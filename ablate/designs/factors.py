@@ -41,23 +41,29 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     for factor, levels in factors.items():
         field = f"{key}.{factor}"
         if len({to_canonical_json(level) for level in levels}) != len(levels):
-            message = f"{format_value(list(levels))} names a level twice. Keep it once."
-            raise ConfigError(field, message)
+            raise ConfigError(
+                field, f"{format_value(list(levels))} names a level twice", "Keep it once"
+            )
         if len(levels) < least:
-            message = f"a factor needs {least} levels or more. Set a fixed value in `trial`."
-            raise ConfigError(field, message)
+            raise ConfigError(
+                field, f"a factor needs {least} levels or more", "Set a fixed value in `trial`"
+            )
         settings = [expand_level(factor, levels, level) for level in levels]
         for path in set[str]().union(*settings):
             if path in owners:
-                message = f"{owners[path]} sets {path} too. Merge both into one with named levels."
-                raise ConfigError(field, message)
+                raise ConfigError(
+                    field,
+                    f"{owners[path]} sets {path} too",
+                    "Merge both into one with named levels",
+                )
             owners[path] = factor
 
 
 def check_size(cells: int) -> None:
     if not 0 < cells <= MAX_CELLS:
-        message = f"this study has {cells} cells. Change it so that it has 1 to {MAX_CELLS} cells."
-        raise ConfigError("", message)
+        raise ConfigError(
+            "", f"this study has {cells} cells", f"Change it so that it has 1 to {MAX_CELLS} cells"
+        )
 
 
 def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -> None:
@@ -77,12 +83,15 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -
             texts = [to_canonical_json(level) for level in factors[factor]]
             levels = list_wanted_values(wanted, texts)
             if not levels:
-                raise ConfigError(field, f"the rule names no level of {factor}. Remove the rule.")
+                raise ConfigError(field, f"the rule names no level of {factor}", "Remove the rule")
             for level in levels:
                 if to_canonical_json(level) not in texts:
-                    message = f"{format_value(level)} is no level of {factor}"
                     known = join_words(map(format_value, factors[factor]))
-                    raise ConfigError(field, f"{message}. Name one of its levels {known}.")
+                    raise ConfigError(
+                        field,
+                        f"{format_value(level)} is no level of {factor}",
+                        f"Name one of its levels {known}",
+                    )
 
 
 def drop_excluded(

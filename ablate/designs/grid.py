@@ -35,7 +35,7 @@ class Grid(StudyBase):
     def check_size(self) -> "Grid":
         """Refuse a race beside a scheduler, repeated levels, and too many combinations."""
         if self.race is not None and self.scheduler is not None:
-            raise ConfigError("", "`race` and `scheduler` exclude each other. Remove one.")
+            raise ConfigError("", "`race` and `scheduler` exclude each other", "Remove one")
         check_factors(dict(self.grid), "grid")
         check_size(math.prod(map(len, self.grid.values())))
         return self

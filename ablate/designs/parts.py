@@ -97,9 +97,9 @@ def check_seeds(seeds: Seeds | None) -> Seeds | None:
     """Return `seeds`; raise ConfigError if a list repeats a seed or has one out of range."""
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
-            raise ConfigError("seeds", "a seed is in the list twice. Keep it once.")
+            raise ConfigError("seeds", "a seed is in the list twice", "Keep it once")
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
-            raise ConfigError("seeds", f"each seed must be from 0 to {MAX_SEED}. Change the list.")
+            raise ConfigError("seeds", f"each seed must be from 0 to {MAX_SEED}", "Change the list")
     return seeds
 
 

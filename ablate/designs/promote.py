@@ -79,9 +79,9 @@ class Promote(StudyBase):
     def check_one_number(self) -> "Promote":
         """Refuse a study that gives both `best` and `share`, or neither."""
         if self.best is None and self.share is None:
-            raise ConfigError("", "the number of cells is missing. Give `best` or `share`.")
+            raise ConfigError("", "the number of cells is missing", "Give `best` or `share`")
         if self.best is not None and self.share is not None:
-            raise ConfigError("share", "`best` is given too. Remove `best` or `share`.")
+            raise ConfigError("share", "`best` is given too", "Remove `best` or `share`")
         return self
 
     def references(self) -> Iterator[InheritedConfig]:

@@ -80,44 +80,60 @@ class Search(StudyBase):
     def check_rounds(cls, value: Any) -> Any:
         """Return `round`; refuse all values but "asynchronous" and whole numbers from 1."""
         if value != "asynchronous" and not (type(value) is int and value >= 1):
-            message = f"{value!r} is no `round`. Give a number of trials from 1, or `asynchronous`."
-            raise ConfigError("round", message)
+            raise ConfigError(
+                "round",
+                f"{value!r} is no `round`",
+                "Give a number of trials from 1, or `asynchronous`",
+            )
         return value
 
     @model_validator(mode="after")
     def check_possible(self) -> "Search":
         """Refuse options of the search that are missing, or that exclude each other."""
         if self.race is not None:
-            message = "a search cannot have a race. Set `scheduler` in place of `race`."
-            raise ConfigError("", message)
+            raise ConfigError(
+                "", "a search cannot have a race", "Set `scheduler` in place of `race`"
+            )
         if not self.space and not any(around.box for around in self.around):
-            raise ConfigError("space", "a search needs axes. Add one here, or set `around.box`.")
+            raise ConfigError("space", "a search needs axes", "Add one here, or set `around.box`")
         if len(self.first_points) > self.trials:
-            message = f"{len(self.first_points)} points are more than the {self.trials} trials"
-            raise ConfigError("points", f"{message}. Raise `trials`, or list fewer points.")
+            raise ConfigError(
+                "points",
+                f"{len(self.first_points)} points are more than the {self.trials} trials",
+                "Raise `trials`, or list fewer points",
+            )
         branches.check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
-            raise ConfigError("objectives", f"{', '.join(metrics)} repeat a metric. Keep it once.")
+            raise ConfigError("objectives", f"{', '.join(metrics)} repeat a metric", "Keep it once")
         if self.warm_start is not None and (self.folds is not None or self.scheduler is not None):
-            other = "folds" if self.scheduler is None else "scheduler"
-            message = f"`warm_start` and `{other}` exclude each other. Remove one key."
-            raise ConfigError("warm_start", message)
+            raise ConfigError(
+                "warm_start",
+                f"`warm_start` and `{'folds' if self.scheduler is None else 'scheduler'}` exclude "
+                "each other",
+                "Remove one key",
+            )
         if self.space:  # else `add_box_axes` gives and checks them
             SAMPLERS[get_sampler_name(self)].check(self)
         if self.scheduler is None:
             return self
         if self.neutral is not None:
-            message = "`scheduler` and `neutral` exclude each other. Remove one key."
-            raise ConfigError("neutral", message)
+            raise ConfigError(
+                "neutral", "`scheduler` and `neutral` exclude each other", "Remove one key"
+            )
         if self.objectives:
-            message = "a scheduler compares by the sweep's objective. Remove `objectives` here."
-            raise ConfigError("scheduler", message)
+            raise ConfigError(
+                "scheduler",
+                "a scheduler compares by the sweep's objective",
+                "Remove `objectives` here",
+            )
         if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
-            message = f"the scheduler {self.scheduler.name} compares the trials of a round"
-            remedy = f"Set `round` to a number of trials, or use the scheduler {others}."
-            raise ConfigError("round", f"{message}. {remedy}")
+            raise ConfigError(
+                "round",
+                f"the scheduler {self.scheduler.name} compares the trials of a round",
+                f"Set `round` to a number of trials, or use the scheduler {others}",
+            )
         return self
 
     @property

@@ -79,7 +79,9 @@ def resolve_output_folder(path: str | Path) -> Path:
         fault = "it is not a folder"
     except OSError as error:
         fault = str(error.strerror)
-    raise ConfigError("--out", f"{str(folder)[:200]} cannot be used ({fault}). Use another folder.")
+    raise ConfigError(
+        "--out", f"{str(folder)[:200]} cannot be used ({fault})", "Use another folder"
+    )
 
 
 class Node(BaseModel, strict=True):

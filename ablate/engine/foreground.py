@@ -28,11 +28,14 @@ def find_cell(progression: Progression, address: str) -> Cell:
         for suffix in ("", f"@{cell.seed}", f"@{cell.seed}.{cell.fold}"):
             cells.setdefault(f"{cell.cell}{suffix}", cell)  # the first seed and fold stay
     if not cells:
-        raise ConfigError(OPTION, f"no cell of {study} is known yet. Run the sweep first.")
+        raise ConfigError(OPTION, f"no cell of {study} is known yet", "Run the sweep first")
     if name not in cells:
         names = list(dict.fromkeys(cell.cell for cell in cells.values()))
-        fault = f"{study} has no cell {name!r}; it has {join_words(names[:MOST_NAMES])}."
-        raise ConfigError(OPTION, f"{fault} Give one of them, in quotes if its name has spaces.")
+        raise ConfigError(
+            OPTION,
+            f"{study} has no cell {name!r}; it has {join_words(names[:MOST_NAMES])}",
+            "Give one of them, in quotes if its name has spaces",
+        )
     return cells[name]
 
 

@@ -85,9 +85,13 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
             try:
                 fetch_weights(use.backbone)
             except ConfigError as error:
-                listed = f" These weights are missing: {', '.join(missing)}. {FETCH}"
-                message = error.message + listed * (len(missing) > 1)
-                raise ConfigError(error.path, message) from error
+                if len(missing) == 1:
+                    raise
+                raise ConfigError(
+                    error.path,
+                    error.message,
+                    f"These weights are missing: {', '.join(missing)}. {FETCH}",
+                ) from error
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
@@ -139,9 +143,11 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
             faults.setdefault(path_and_value, []).append(fault)
     for (path, value), errors in faults.items():
         if all(errors):
-            where = plan.loaded.source.locate(f"studies.{study}.space.{path}")
-            message = f"the search may draw {value!r}, but {errors[0]} Narrow this axis."
-            raise ConfigError(where, message)
+            raise ConfigError(
+                plan.loaded.source.locate(f"studies.{study}.space.{path}"),
+                f"the search may draw {value!r}, but {errors[0]}",
+                "Narrow this axis",
+            )
 
 
 def describe_trainings(

@@ -40,8 +40,8 @@ class Owner:
         if match is None:
             raise ConfigError(
                 "owner",
-                f"{text!r:.500} is no process (host/pid/start): the ledger was edited or damaged. "
-                "Restore the ledger from a copy, or give another --out.",
+                f"{text!r:.500} is no process (host/pid/start): the ledger was edited or damaged",
+                "Restore the ledger from a copy, or give another --out",
             )
         return cls(match[1], int(match[2]), float(match[3]))
 

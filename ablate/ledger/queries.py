@@ -120,6 +120,6 @@ def find_sweep(records: Records, id_or_name: str | None, path: str) -> str:
         if id_or_name in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
     if not latest_first:
-        raise ConfigError(path, "the ledger has no sweep. Run a sweep first.")
+        raise ConfigError(path, "the ledger has no sweep", "Run a sweep first")
     sweeps = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first)
-    raise ConfigError(path, f"{id_or_name!r} is no sweep of the ledger. Choose one of {sweeps}.")
+    raise ConfigError(path, f"{id_or_name!r} is no sweep of the ledger", f"Choose one of {sweeps}")

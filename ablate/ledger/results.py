@@ -79,7 +79,7 @@ def _join_cells(records: Records, sweep_id: str, columns: Mapping[str, Row]) -> 
 def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
     """Write a CSV row for each cell and seed of a sweep (None: the latest) to a file or stdout."""
     if to is not None and to.suffix != ".csv":
-        raise ConfigError("--to", f"{str(to)!r} does not end in .csv. Name a .csv file.")
+        raise ConfigError("--to", f"{str(to)!r} does not end in .csv", "Name a .csv file")
     import pandas as pd
 
     with Records(path) as records:
@@ -96,8 +96,9 @@ def export_table(path: Path, sweep: str | None, to: Path | None) -> None:
     try:
         table.to_csv(to, index=False)
     except OSError as error:
-        fault = f"{to} cannot be written ({error.strerror or error}). Name another file."
-        raise ConfigError("--to", fault) from error
+        raise ConfigError(
+            "--to", f"{to} cannot be written ({error.strerror or error})", "Name another file"
+        ) from error
     print_text(f"{to} has {len(table)} rows.")
 
 
@@ -212,8 +213,8 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
-            f"{study or sweep['name']} has no cell whose trials all have a value of the objective. "
-            "`ablate trials` shows the status of its trials.",
+            f"{study or sweep['name']} has no cell whose trials all have a value of the objective",
+            "`ablate trials` shows the status of its trials",
         )
     # describe the best candidate
     _, name, cell, metric, pairs = max(candidates, key=lambda candidate: candidate[0])

@@ -109,16 +109,21 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Timeout as error:  # of the file lock in `_create_or_migrate`
-        fault = f"Another process is creating the ledger {path}. {_REMEDIES['locked']}"
-        raise LedgerError(fault) from error
+        raise LedgerError(
+            f"Another process is creating the ledger {path}. {_REMEDIES['locked']}"
+        ) from error
     except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
         text = str(error)
         if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):
-            fault = f"the file is no intact SQLite database ({text[:200]}). {_RESTORE}"
-            raise ConfigError(str(path), fault) from error
+            raise ConfigError(
+                str(path), f"the file is no intact SQLite database ({text[:200]})", _RESTORE
+            ) from error
         if "readonly" in text or "unable to open" in text:
-            fault = f"the ledger or its folder is not writable ({text}). Give another --out."
-            raise ConfigError(str(path), fault) from error
+            raise ConfigError(
+                str(path),
+                f"the ledger or its folder is not writable ({text})",
+                "Give another --out",
+            ) from error
         for words, remedy in _REMEDIES.items():
             if words in text:
                 raise LedgerError(
@@ -162,8 +167,11 @@ def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        fault = f"the folder is not writable, or is a file ({error.strerror}). Give another --out."
-        raise ConfigError(str(path.parent), fault) from error
+        raise ConfigError(
+            str(path.parent),
+            f"the folder is not writable, or is a file ({error.strerror})",
+            "Give another --out",
+        ) from error
     _check_file(path)
     with explain_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
@@ -188,7 +196,7 @@ def _check_file(path: Path) -> None:
     try:
         header = read_header(path)
     except NoDatabase as error:
-        raise ConfigError(str(path), f"{error}. {_RESTORE}") from None
+        raise ConfigError(str(path), str(error), _RESTORE) from None
     except sqlite3.DatabaseError:
         return  # being written, or damaged: `open_connection` finds out
     if header is None or not header.tables:  # no file, or an empty one
@@ -196,8 +204,9 @@ def _check_file(path: Path) -> None:
     if header.user_version > VERSION or header.application_id != APPLICATION_ID:
         raise ConfigError(
             str(path),
-            f"the file is a database of another program, or of a newer ablate (its version is "
-            f"{header.user_version}, and this ablate reads up to {VERSION}). Give another --out.",
+            "the file is a database of another program, or of a newer ablate (its version is "
+            f"{header.user_version}, and this ablate reads up to {VERSION})",
+            "Give another --out",
         )
 
 

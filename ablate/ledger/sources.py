@@ -124,9 +124,9 @@ def build_refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     return ConfigError(
         "source",
         f"{len(differing)} known trials were made by other code{more}. Components that differ: "
-        f"{', '.join(name for name, _ in counts.most_common())}. If results change, raise the "
-        "REVISION of these components, and the trials run again. If not, give --same-code once. "
-        "--force runs all trials of this sweep again.",
+        f"{', '.join(name for name, _ in counts.most_common())}",
+        "If results change, raise the REVISION of these components, and the trials run again. If "
+        "not, give --same-code once. --force runs all trials of this sweep again",
     )
 
 

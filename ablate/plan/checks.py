@@ -149,8 +149,9 @@ class _Checker:
                 names_axis = f"space.{path}." in f"{fault.path}."  # else a rule between fields
                 if names_axis or len(self.spec.studies[name].paths) == 1:
                     rule = "" if names_axis else f" with {fault.path}"
-                    message = f"{value!r} is not allowed{rule}: {fault.message}. {remedy}"
-                    raise ConfigError(where, message) from None
+                    raise ConfigError(
+                        where, f"{value!r} is not allowed{rule}: {fault.message}", remedy
+                    ) from None
 
     def _check_first_point(self, name: str, space: Space, point: Point) -> None:
         """Refuse a first point that sets no axis or an inactive one, or is outside of the space.
@@ -162,21 +163,30 @@ class _Checker:
         check_known(where, values, space)
         for path, value in values.items():
             if not space[path].is_possible(value):
-                message = f"{path}: {format_value(value)} is outside of its axis in `space`"
-                raise ConfigError(where, f"{message}. Widen the axis, or change the value.")
+                raise ConfigError(
+                    where,
+                    f"{path}: {format_value(value)} is outside of its axis in `space`",
+                    "Widen the axis, or change the value",
+                )
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
         active = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
         # paths of known value: before a run, values of another study's best cell are unknown
         known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
         for path in values:
             if path not in active and all(p in known for p in branches.find_parents(space, path)):
-                message = f"{path} is set where its `when` does not hold. Leave {path} out"
-                raise ConfigError(where, f"{message}, or set the axis that `when` names.")
+                raise ConfigError(
+                    where,
+                    f"{path} is set where its `when` does not hold",
+                    f"Leave {path} out, or set the axis that `when` names",
+                )
         is_known_centre = not values and bool(known)
         for path, value in active.items() if is_known_centre else ():
             if not space[path].is_possible(value):
-                message = f"the study's own {path} is {format_value(value)}, outside of its axis"
-                raise ConfigError(where, f"{message}. Widen the axis, or write a value.")
+                raise ConfigError(
+                    where,
+                    f"the study's own {path} is {format_value(value)}, outside of its axis",
+                    "Widen the axis, or write a value",
+                )
 
     def _check_centre(
         self, name: str, point: Point | None, inherited_values: Sequence[Mapping[str, Any]]
@@ -198,8 +208,11 @@ class _Checker:
             if point is None or len(point.levels) < 2:  # no combination that `exclude` can name
                 raise
             levels = ", ".join(f"{factor}: {level}" for factor, level in point.levels)
-            hint = f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}"
-            raise ConfigError(fault.path, f"{fault.message}. {hint}") from None
+            raise ConfigError(
+                fault.path,
+                fault.message,
+                f"Or leave the combination out with `exclude: [{{{levels}}}]` in studies.{name}",
+            ) from None
 
     def _check_inherited(
         self, name: str, point: Point | None, inherited: InheritedConfig, merged: Mapping[str, Any]
@@ -220,10 +233,12 @@ class _Checker:
             # inherit a placeholder at the path, and see whether later layers drop it
             if not has_path(self.plan.build_layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
-                message = f"settings of another {part} remove {path}, taken from {around.best_of}"
-                remedy = f"Name the {part} in each study's `trial`, not in the sweep's; or list in"
-                remedy += " `take` what to keep"
-                raise ConfigError(where, f"{message}. {remedy}")
+                raise ConfigError(
+                    where,
+                    f"settings of another {part} remove {path}, taken from {around.best_of}",
+                    f"Name the {part} in each study's `trial`, not in the sweep's; or list in "
+                    "`take` what to keep",
+                )
 
     # ------------------------------------------------------------------ trials
 
@@ -235,12 +250,17 @@ class _Checker:
         self._check_metrics(name, config)
         # splits, folds and seeds
         if split.protocol == "paper" and "val" in self.plan.list_evaluation_splits(name):
-            message = "data.split.protocol: paper trains on val too, so 'val' cannot be evaluated"
-            remedy = "Write `evaluate: [test]`, or change the protocol"
-            raise ConfigError(self.locate(f"{field}.evaluate"), f"{message}. {remedy}")
+            raise ConfigError(
+                self.locate(f"{field}.evaluate"),
+                "data.split.protocol: paper trains on val too, so 'val' cannot be evaluated",
+                "Write `evaluate: [test]`, or change the protocol",
+            )
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
-            message = f"{field}.folds sets {study.folds} folds. Change the number in that key."
-            raise ConfigError("--set data.split", message)
+            raise ConfigError(
+                "--set data.split",
+                f"{field}.folds sets {study.folds} folds",
+                "Change the number in that key",
+            )
         self._check_seeds_and_splits(name, config)
         # the processes of one trial: `processes`, by default one for each GPU, and at least one
         resources = self.spec.resources
@@ -248,8 +268,9 @@ class _Checker:
         try:
             check_processes(config, processes, on_gpus=bool(resources.gpus))
         except ConfigError as fault:
-            key = "processes" if resources.processes else "gpus"
-            raise self.source.relocate(fault, f"resources.{key}") from None
+            raise self.source.relocate(
+                fault, f"resources.{'processes' if resources.processes else 'gpus'}"
+            ) from None
         self._check_scheduler(name, config)
         # data and weights
         try:
@@ -272,7 +293,7 @@ class _Checker:
         """Return a fault of a data set with the line or option that set its folder or field."""
         if Path(fault.path).is_absolute():  # a file below data.root
             where = self.locate(find_origin(layers, "data.root", "data.root"))
-            return ConfigError(where, str(fault))
+            return ConfigError(where, f"{fault.path}: {fault.fault}", fault.remedy)
         return self._relocate_fault(fault, layers) if fault.path.startswith("data") else fault
 
     def _relocate_fault(self, fault: ConfigError, layers: Sequence[Any]) -> ConfigError:
@@ -289,17 +310,22 @@ class _Checker:
         for where, metric in compared.items():
             check_compared(self.locate(where), metric)
             if metric not in (*METRICS, *extra):
-                more = f", and those in {field}.metrics"
-                fault = describe_unknown_metric(metric, [*METRICS, *extra], more)
-                raise ConfigError(self.locate(where), fault)
+                raise ConfigError(
+                    self.locate(where),
+                    *describe_unknown_metric(
+                        metric, [*METRICS, *extra], f", and those in {field}.metrics"
+                    ),
+                )
             self._check_task(where, metric, name)
             self._check_objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
             where = f"{field}.metrics.{i}"
             if not needs_embeddings_alone(metric):
                 names = [other for other in ALL if needs_embeddings_alone(other)]
-                more = ", and recall_at_<k> with k ≤ 1000"
-                raise ConfigError(self.locate(where), describe_unknown_metric(metric, names, more))
+                raise ConfigError(
+                    self.locate(where),
+                    *describe_unknown_metric(metric, names, ", and recall_at_<k> with k ≤ 1000"),
+                )
             self._check_task(where, f"/{metric}", name)  # without a split
 
     def _check_objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
@@ -307,12 +333,13 @@ class _Checker:
         is_paper = config.data.split.protocol == "paper"  # there are no validation classes
         if is_paper == (MetricName.parse(metric).split == "test"):
             return
-        protocol = f"{'under' if is_paper else 'without'} `data.split.protocol: paper`"
         wanted = MetricName.parse(metric).with_split("test" if is_paper else "val")
-        remedy = f"Write `{where.rpartition('.')[2]}: {wanted}`, or change the protocol"
-        objective = f"the objective {metric!r}{self._note_default(where)}"
-        message = f"{objective} cannot compare the trials of studies.{name} {protocol}. {remedy}"
-        raise ConfigError(self.locate(where), message)
+        raise ConfigError(
+            self.locate(where),
+            f"the objective {metric!r}{self._note_default(where)} cannot compare the trials of "
+            f"studies.{name} {'under' if is_paper else 'without'} `data.split.protocol: paper`",
+            f"Write `{where.rpartition('.')[2]}: {wanted}`, or change the protocol",
+        )
 
     def _check_seeds_and_splits(self, name: str, config: TrialConfig) -> None:
         """Refuse seeds that do not fit the study, and settings chosen on its splits' test classes.
@@ -323,23 +350,29 @@ class _Checker:
         study, field = self.spec.studies[name], f"studies.{name}.seeds"
         by_precision = isinstance(study.seeds, PrecisionSeeds) and self.plan.overrides.seeds is None
         if by_precision and self.plan.find_precision(name) is None:
-            message = (
-                "`seeds: {precision: …}` needs a `compare` or `components` table of this study"
+            raise ConfigError(
+                self.locate(field),
+                "`seeds: {precision: …}` needs a `compare` or `components` table of this study",
+                "Add the table to report.tables, or list the seeds",
             )
-            remedy = "Add the table to report.tables, or list the seeds"
-            raise ConfigError(self.locate(field), f"{message}. {remedy}")
         has_varying_seeds = study.race is not None or self.plan.find_precision(name) is not None
         if has_varying_seeds and any(point.shift for point in study.all_points):
-            message = "`shift_seeds` needs a fixed list of seeds, and no race. Remove the shift."
-            raise ConfigError(self.locate(f"studies.{name}"), message)
+            raise ConfigError(
+                self.locate(f"studies.{name}"),
+                "`shift_seeds` needs a fixed list of seeds, and no race",
+                "Remove the shift",
+            )
         if by_precision and (study.splits is not None or study.folds is not None):
-            message = "seeds by precision cannot be used with folds or splits. List the seeds."
-            raise ConfigError(self.locate(field), message)
+            raise ConfigError(
+                self.locate(field),
+                "seeds by precision cannot be used with folds or splits",
+                "List the seeds",
+            )
         splits, field = study.splits, f"studies.{name}.splits"
         if splits is None:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
-            raise ConfigError("--set data.split", f"{field} sets the `parts`. Change {field}.")
+            raise ConfigError("--set data.split", f"{field} sets the `parts`", f"Change {field}")
         if study.splits_seen == "allow":
             return
         # compare how the studies divide the classes, whatever their own parts and folds
@@ -354,11 +387,13 @@ class _Checker:
             metrics = [objective.metric for objective in self.plan.list_objectives(source)]
             on_test = any(MetricName.parse(metric).split == "test" for metric in metrics)
             if on_test or (chosen.images == config.data.images and not is_same_division):
-                message = f"the study {source} chose settings of the study {name}, perhaps on "
-                message += f"classes that {name} tests"
-                remedy = "Give both studies the same data.split, and choose by a metric of val"
-                allow = "With `splits_seen: allow`, rows are marked and give no headline"
-                raise ConfigError(self.locate(field), f"{message}. {remedy}. {allow}.")
+                raise ConfigError(
+                    self.locate(field),
+                    f"the study {source} chose settings of the study {name}, perhaps on classes "
+                    f"that {name} tests",
+                    "Give both studies the same data.split, and choose by a metric of val. With "
+                    "`splits_seen: allow`, rows are marked and give no headline",
+                )
 
     def _check_scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that the scheduler, which stops worse cells early, can compare them each epoch."""
@@ -368,16 +403,24 @@ class _Checker:
         field, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
         per_epoch, epochs = get_task(config).per_epoch, config.training.epochs
         if metric not in per_epoch:
-            message = f"{self.spec.objective!r} is not measured at every epoch, as {field} needs"
-            remedy = f"Choose from {', '.join(per_epoch)}."
-            raise ConfigError(self.locate("objective"), f"{message}. {remedy}")
+            raise ConfigError(
+                self.locate("objective"),
+                f"{self.spec.objective!r} is not measured at every epoch, as {field} needs",
+                f"Choose from {', '.join(per_epoch)}",
+            )
         if config.selection.every != 1:
-            message = "a scheduler compares cells at every epoch. Set `selection.every: 1`."
-            raise ConfigError(self.locate(field), message)
+            raise ConfigError(
+                self.locate(field),
+                "a scheduler compares cells at every epoch",
+                "Set `selection.every: 1`",
+            )
         if scheduler.grace >= epochs:
-            message = f"`grace` ({scheduler.grace}) must be below training.epochs ({epochs})"
-            where = self.locate(f"{field}.grace")
-            raise ConfigError(where, f"{message}, or no trial can be stopped. Lower `grace`.")
+            raise ConfigError(
+                self.locate(f"{field}.grace"),
+                f"`grace` ({scheduler.grace}) must be below training.epochs ({epochs}), or no "
+                "trial can be stopped",
+                "Lower `grace`",
+            )
 
     # ------------------------------------------------------------------ report
 
@@ -391,9 +434,11 @@ class _Checker:
             for point in points if is_curve and split == "train" else ():
                 merged = self.plan.build_layers(name, point, ()).merged
                 if not merged.get("selection", {}).get("train_curve"):
-                    message = f"trials of {name} do not record {metric!r} in each epoch"
-                    remedy = "Set selection.train_curve: true for them, or draw another metric"
-                    raise ConfigError(self.locate(field), f"{message}. {remedy}")
+                    raise ConfigError(
+                        self.locate(field),
+                        f"trials of {name} do not record {metric!r} in each epoch",
+                        "Set selection.train_curve: true for them, or draw another metric",
+                    )
             self._check_task(field, metric, name)
 
     def _check_task(self, field: str, metric: str, name: str) -> None:
@@ -403,9 +448,12 @@ class _Checker:
         if task.can_read(last) or not any(other.can_read(last) for other in TASKS.values()):
             return
         names = [str(MetricName(split, each)) if split else each for each in task.metrics[:3]]
-        unknown = f"{(metric if split else last)!r}{self._note_default(field)}"
-        message = f"{unknown} is no metric of task: {task.name}, which studies.{name} has"
-        raise ConfigError(self.locate(field), f"{message}. Write for example {', '.join(names)}")
+        raise ConfigError(
+            self.locate(field),
+            f"{metric if split else last!r}{self._note_default(field)} is no metric of task: "
+            f"{task.name}, which studies.{name} has",
+            f"Write for example {', '.join(names)}",
+        )
 
     def _note_default(self, field: str) -> str:
         """Return a note if the objective is the default and not written in the spec."""

@@ -36,9 +36,11 @@ def build_neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     values = get_neutral_options(method) if method in METHODS else {}
     field = f"studies.{study}.{NEUTRAL}"
     if not values:
-        message = f"the method {method!r} has no terms that can be switched off"
-        remedy = f"Remove `{NEUTRAL}` here, and name the baseline in the method's own study."
-        raise ConfigError(field, f"{message}. {remedy}")
+        raise ConfigError(
+            field,
+            f"the method {method!r} has no terms that can be switched off",
+            f"Remove `{NEUTRAL}` here, and name the baseline in the method's own study",
+        )
     return Layer(field, {"method": values})
 
 

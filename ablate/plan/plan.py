@@ -149,8 +149,11 @@ class Plan:
             if self.overrides.seeds is None or copy not in wanted or name in judged:
                 continue
             if not self.spec.studies[name].keeps_seeds:
-                message = f"the searches would tune {name} at equal seeds, so they would be alike"
-                raise ConfigError("--seeds", f"{message}. Change `seeds` in the spec.")
+                raise ConfigError(
+                    "--seeds",
+                    f"the searches would tune {name} at equal seeds, so they would be alike",
+                    "Change `seeds` in the spec",
+                )
         return tuple(name for name in self.loaded.order if name in wanted)
 
     # ------------------------------------------------------------------ layers

@@ -43,8 +43,9 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
     merged = layers.merged
     if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
         location = locate(find_origin(layers, PACKED, PACKED))
-        message = "the key was removed in 0.2.0. Leave the key out: each trial trains alone"
-        raise ConfigError(location, message)
+        raise ConfigError(
+            location, "the key was removed in 0.2.0", "Leave the key out: each trial trains alone"
+        )
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:
@@ -55,7 +56,7 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
             raise fault.move_to(location) from None
         # a rule between parts, each of which is fine
         location = locate(_find_conflicting_layer(layers, fault.message))
-        raise MisfitError(location, fault.message) from None
+        raise MisfitError(location, fault.fault, fault.remedy) from None
 
 
 def list_default_settings() -> dict[str, dict[str, Any]]:
@@ -111,8 +112,9 @@ def check_path(path: str, merged: Mapping[str, Any], location: str) -> None:
                 level += f" ({component.get('name')})"
             choices = f"the fields of {level} are {join_words(fields)}"
             choices = choices if fields else f"{level} has nothing below it"
-            message = f"the path {path!r} is unknown; {choices}. {suggest_path(path, data)}"
-            raise ConfigError(location, message)
+            raise ConfigError(
+                location, f"the path {path!r} is unknown; {choices}", suggest_path(path, data)
+            )
         is_free_form = is_free(fields[part].annotation)
 
 

@@ -61,9 +61,11 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         context = info.context or {}
         path = Path(context.get("folder", "."), expand_user_path(text, "class")).absolute()
         if not context.get("allow_code"):
-            fault = f"{path} is code, which would run with all your rights"
-            remedy = "Read the code, then give --allow-code (`allow_code=True` in Python)."
-            raise ConfigError("class", f"{fault}. {remedy}")
+            raise ConfigError(
+                "class",
+                f"{path} is code, which would run with all your rights",
+                "Read the code, then give --allow-code (`allow_code=True` in Python)",
+            )
         return f"{path}:{name}"
 
     @field_serializer("class_name")
@@ -91,8 +93,9 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
         module_name, _, name = self.class_name.rpartition(":")
         module_name = module_name or "optuna.samplers"
         if self.path is None and module_name.partition(".")[0] not in packages_distributions():
-            message = f"{module_name!r} is no installed package. Install it with pip"
-            raise ConfigError("sampler.class", message)
+            raise ConfigError(
+                "sampler.class", f"{module_name!r} is no installed package", "Install it with pip"
+            )
         try:
             if self.path is not None:
                 module = load_code(self.path, self.digest)
@@ -100,12 +103,18 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
                 module = importlib.import_module(module_name)
             loaded = getattr(module, name)
         except Exception as error:  # a module may raise any exception when it is imported
-            message = f"{self.class_name!r} cannot be imported: {error}. Correct the class name"
-            remedy = "write CLASS (of optuna.samplers), module:CLASS or ./path:CLASS"
-            raise ConfigError("sampler.class", f"{message}: {remedy}.") from None
+            raise ConfigError(
+                "sampler.class",
+                f"{self.class_name!r} cannot be imported: {error}",
+                "Correct the class name: write CLASS (of optuna.samplers), module:CLASS or "
+                "./path:CLASS",
+            ) from None
         if not (isinstance(loaded, type) and issubclass(loaded, BaseSampler)):
-            message = f"{self.class_name!r} is no Optuna sampler. Name a subclass of BaseSampler."
-            raise ConfigError("sampler.class", message)
+            raise ConfigError(
+                "sampler.class",
+                f"{self.class_name!r} is no Optuna sampler",
+                "Name a subclass of BaseSampler",
+            )
         return loaded
 
     @property
@@ -123,8 +132,11 @@ class OptunaSampler(Strict, extra="forbid", frozen=True):
                 warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
                 return self.sampler_class(**self.options, **seeded)
         except (TypeError, ValueError, ImportError) as error:
-            message = f"{self.class_name} refuses these options: {error}. Correct `options`"
-            raise ConfigError("sampler.options", message) from None
+            raise ConfigError(
+                "sampler.options",
+                f"{self.class_name} refuses these options: {error}",
+                "Correct `options`",
+            ) from None
 
 
 def compute_code_digest(path: Path) -> str:
@@ -168,14 +180,20 @@ class AnyOptuna(Sampler):
         """Check the sampler by building it and asking it for one proposal."""
         super().check(study)
         if not isinstance(study.sampler, OptunaSampler):
-            message = "the sampler optuna needs a class. Write {name: optuna, class: CmaEsSampler}"
-            raise ConfigError("sampler", message)
+            raise ConfigError(
+                "sampler",
+                "the sampler optuna needs a class",
+                "Write {name: optuna, class: CmaEsSampler}",
+            )
         study.sampler.build(0)
         try:
             cls(study, "check").propose([])
         except Exception as error:  # a sampler's class may raise any exception
-            message = f"{study.sampler.class_name} cannot sample this space: {error}"
-            raise ConfigError("sampler", f"{message}. Change `space` or the class") from None
+            raise ConfigError(
+                "sampler",
+                f"{study.sampler.class_name} cannot sample this space: {error}",
+                "Change `space` or the class",
+            ) from None
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Repeat the search in a new study of Optuna, and return the sampler's next proposal."""

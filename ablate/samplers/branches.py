@@ -42,8 +42,11 @@ def order_axes(space: Space) -> list[str]:
             depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        message = f"the axes depend on each other ({' → '.join(cycle)}). Remove a `when`"
-        raise ConfigError(f"space.{cycle[0]}.when", message) from None
+        raise ConfigError(
+            f"space.{cycle[0]}.when",
+            f"the axes depend on each other ({' → '.join(cycle)})",
+            "Remove a `when`",
+        ) from None
     return sorted(space, key=lambda path: depth[path])
 
 
@@ -100,8 +103,11 @@ def check_conditions(space: Space) -> None:
             field, parent = f"space.{path}.when.{read_path}", find_parent(space, read_path)
             others = [other for other in space if other != path]
             if parent is None or parent == path:
-                message = f"{read_path!r} names no other axis ({join_words(others)}) or part of one"
-                raise ConfigError(field, f"{message}. {suggest_nearest(read_path, others)}")
+                raise ConfigError(
+                    field,
+                    f"{read_path!r} names no other axis ({join_words(others)}) or part of one",
+                    suggest_nearest(read_path, others),
+                )
             # check that each wanted value is a choice of that axis
             if space[parent].choice is not None:
                 choices = space[parent].list_samples()
@@ -109,17 +115,22 @@ def check_conditions(space: Space) -> None:
                 texts = list(map(to_canonical_json, samples))
                 for value in list_wanted_values(wanted, texts):
                     if to_canonical_json(value) not in texts:
-                        message = f"{format_value(value)} is no choice of the axis space.{parent}"
-                        remedy = f"Choose one of {join_words(map(format_value, samples))}"
-                        raise ConfigError(field, f"{message}. {remedy}")
+                        raise ConfigError(
+                            field,
+                            f"{format_value(value)} is no choice of the axis space.{parent}",
+                            f"Choose one of {join_words(map(format_value, samples))}",
+                        )
     order_axes(space)  # raises if there is a cycle
     for path in space:
         try:
             build_example(space, path)
         except StopIteration:
             conditions = format_value(space[path].when)
-            message = f"the conditions {conditions} can never hold at once. Remove one condition"
-            raise ConfigError(f"space.{path}.when", message) from None
+            raise ConfigError(
+                f"space.{path}.when",
+                f"the conditions {conditions} can never hold at once",
+                "Remove one condition",
+            ) from None
 
 
 def list_wanted_values(wanted: Any, possible: Collection[str]) -> list[Any]:

@@ -34,10 +34,13 @@ class CmaEs(Sampler):
         """Check that a search has one objective and at least one numeric axis."""
         super().check(study)
         if len(study.directions) > 1:
-            message = f"cmaes takes one objective, not {len(study.directions)}"
-            raise ConfigError("objectives", f"{message}. Use the sampler nsga2, tpe or gp")
+            raise ConfigError(
+                "objectives",
+                f"cmaes takes one objective, not {len(study.directions)}",
+                "Use the sampler nsga2, tpe or gp",
+            )
         if all(axis.choice is not None for axis in study.space.values()):
-            raise ConfigError("sampler", "cmaes needs a numeric axis. Use the sampler tpe.")
+            raise ConfigError("sampler", "cmaes needs a numeric axis", "Use the sampler tpe")
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Rebuild the state of CMA-ES from the earlier generations, and draw the next proposal."""

@@ -67,14 +67,19 @@ class Sampler:
         """Check that this sampler supports the options of a search, or raise a ConfigError."""
         if study.population is not None and not cls.generations:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
-            message = f"the sampler {get_sampler_name(study)} takes no population"
-            raise ConfigError("population", f"{message}. Remove `population`, or use {samplers}")
+            raise ConfigError(
+                "population",
+                f"the sampler {get_sampler_name(study)} takes no population",
+                f"Remove `population`, or use {samplers}",
+            )
         with_prior = [path for path, axis in study.space.items() if axis.prior is not None]
         if with_prior and not cls.uses_priors:
             samplers = " or ".join(name for name in SAMPLERS if SAMPLERS[name].uses_priors)
-            message = f"the sampler {get_sampler_name(study)} cannot use a prior"
-            field = f"space.{with_prior[0]}.prior"
-            raise ConfigError(field, f"{message}. Remove `prior`, or use {samplers}.")
+            raise ConfigError(
+                f"space.{with_prior[0]}.prior",
+                f"the sampler {get_sampler_name(study)} cannot use a prior",
+                f"Remove `prior`, or use {samplers}",
+            )
 
     def propose(self, earlier: Sequence[ObservedTrial]) -> dict[str, Any]:
         """Return the values by path of the active axes of proposal number len(earlier)."""

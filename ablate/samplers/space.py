@@ -88,9 +88,12 @@ class Axis(Strict, extra="forbid", frozen=True):
             raise ValueError(f"`low` and `high` must lie between {-EXACT} and {EXACT}")
         count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
-            message = f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}"
-            limit = f"more than {MAX_LEVELS}. Choose a larger step"
-            raise ConfigError("step", f"{message}, {limit}")
+            raise ConfigError(
+                "step",
+                f"{self.step!r} makes {count:.7g} values from {self.low} to {self.high}, more "
+                f"than {MAX_LEVELS}",
+                "Choose a larger step",
+            )
         return self
 
     @model_validator(mode="after")
@@ -99,19 +102,29 @@ class Axis(Strict, extra="forbid", frozen=True):
         if self.prior is None:
             return self
         if self.box is not None:
-            raise ConfigError("prior", "`prior` and `box` exclude each other. Remove one key.")
+            raise ConfigError("prior", "`prior` and `box` exclude each other", "Remove one key")
         spread = self.prior.model_dump(exclude={"guess"}, exclude_none=True)
         key = "share" if self.choice is not None else "factor" if self.log else "sd"
         if [*spread] != [key]:
             kind = {"share": "choices", "factor": "`log`", "sd": "numbers without `log`"}[key]
-            message = f"the prior of an axis with {kind} takes `guess` and `{key}`"
-            raise ConfigError("prior", f"{message}, not {format_value(spread)}. Add `{key}` alone.")
+            raise ConfigError(
+                "prior",
+                f"the prior of an axis with {kind} takes `guess` and `{key}`, not "
+                f"{format_value(spread)}",
+                f"Add `{key}` alone",
+            )
         if not self.is_possible(self.prior.guess):
-            message = f"{format_value(self.prior.guess)} is outside of this axis"
-            raise ConfigError("prior.guess", f"{message}. Widen the axis, or change the guess.")
+            raise ConfigError(
+                "prior.guess",
+                f"{format_value(self.prior.guess)} is outside of this axis",
+                "Widen the axis, or change the guess",
+            )
         if self.choice is None and not 1e-6 <= self.locate_prior()[1] <= 1:
-            message = f"{spread[key]:g} is above the axis's width, or below a millionth of it"
-            raise ConfigError(f"prior.{key}", f"{message}. Change it, or leave `prior` out.")
+            raise ConfigError(
+                f"prior.{key}",
+                f"{spread[key]:g} is above the axis's width, or below a millionth of it",
+                "Change it, or leave `prior` out",
+            )
         return self
 
     def narrow(self, value: Any, points: Sequence[float] = ()) -> "Axis":

@@ -39,8 +39,11 @@ class PrecisionSeeds(Strict, extra="forbid", frozen=True):
     def check_order(self) -> "PrecisionSeeds":
         """Check that the first stage does not exceed the largest number of seeds."""
         if self.first > self.at_most:
-            message = f"`at_most` is {self.at_most}, below the first stage of {self.first} seeds"
-            raise ConfigError("at_most", f"{message}. Raise `at_most`, or lower `first`")
+            raise ConfigError(
+                "at_most",
+                f"`at_most` is {self.at_most}, below the first stage of {self.first} seeds",
+                "Raise `at_most`, or lower `first`",
+            )
         return self
 
 

@@ -59,8 +59,11 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         # check the ranks of the cells that it takes
         for key, around, rank in ranks:
             if rank > sizes[around.best_of]:
-                message = f"{rank} is too high: {around.best_of} has {sizes[around.best_of]} cells"
-                raise ConfigError(f"studies.{name}.{key}", f"{message}. Lower the number.")
+                raise ConfigError(
+                    f"studies.{name}.{key}",
+                    f"{rank} is too high: {around.best_of} has {sizes[around.best_of]} cells",
+                    "Lower the number",
+                )
 
 
 def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
@@ -79,11 +82,14 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 continue
             where = f"studies.{name}.{field}.box"
             if not isinstance(study, Search) or not field.startswith("around"):
-                raise ConfigError(where, "only `around` of a search has a `box`. Remove `box`.")
+                raise ConfigError(where, "only `around` of a search has a `box`", "Remove `box`")
             searched = _list_searched_axes(studies, around)
             if not searched:
-                message = f"{around.best_of} builds on no search with a numeric axis"
-                raise ConfigError(where, f"{message}. Name a study that builds on a search.")
+                raise ConfigError(
+                    where,
+                    f"{around.best_of} builds on no search with a numeric axis",
+                    "Name a study that builds on a search",
+                )
             changes = {"box": around.box, "prior": None}  # the value found replaces a guess
             axes |= {path: axis.model_copy(update=changes) for path, axis in searched.items()}
         if axes and isinstance(study, Search):
@@ -123,9 +129,11 @@ def check_compared(field: str, metric: str) -> None:
     """
     split, last = MetricName.parse(metric)
     if split == "train" and last:
-        message = f"{metric!r} is measured on the training classes, so it cannot compare trials"
-        remedy = f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`."
-        raise ConfigError(field, f"{message}. {remedy}")
+        raise ConfigError(
+            field,
+            f"{metric!r} is measured on the training classes, so it cannot compare trials",
+            f"Write val/{last}. To show {metric} in tables too, add `evaluate: [val, train]`",
+        )
 
 
 def list_splits_read(study: Study, objective: str) -> list[str]:
@@ -172,9 +180,11 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
         if table.kind in TABLES and table.kind not in study.tables:  # other packages check theirs
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
             also = ", or show the study in report.heatmaps" if HEATMAP in study.tables else ""
-            message = f"{table.kind!r} does not fit {table.study}, a {study.design} study"
-            remedy = f"Choose from the kinds {kinds}{also}"
-            raise ConfigError(f"report.tables.{i}.kind", f"{message}. {remedy}")
+            raise ConfigError(
+                f"report.tables.{i}.kind",
+                f"{table.kind!r} does not fit {table.study}, a {study.design} study",
+                f"Choose from the kinds {kinds}{also}",
+            )
         check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
         if table.matrix is not None:
             _check_matrix(f"report.tables.{i}.matrix", table.matrix, study)
@@ -209,8 +219,11 @@ def _check_matrix(field: str, matrix: str, study: Study) -> None:
         tuple(name for name in point.coords if name != NEUTRAL) for point in study.all_points
     }
     if len(factors) > 1 or any(len(names) < 2 for names in factors):
-        fault = f"the cells have no common factor besides {matrix}, whose levels would be the rows"
-        raise ConfigError(field, f"{fault}. Cross two factors, or remove `matrix`.")
+        raise ConfigError(
+            field,
+            f"the cells have no common factor besides {matrix}, whose levels would be the rows",
+            "Cross two factors, or remove `matrix`",
+        )
 
 
 def _check_baseline(field: str, table: Table, study: Study) -> None:
@@ -252,9 +265,11 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
             split = MetricName.parse(metric).split
             if split not in splits and field not in unchecked:
                 evaluate = join_words(dict.fromkeys((*COMPARED, split)))
-                message = f"{metric!r} is missing, since {name} evaluates {join_words(splits)} only"
-                remedy = f"Set `evaluate: [{evaluate}]` in studies.{name}"
-                raise ConfigError(field, f"{message}. {remedy}")
+                raise ConfigError(
+                    field,
+                    f"{metric!r} is missing, since {name} evaluates {join_words(splits)} only",
+                    f"Set `evaluate: [{evaluate}]` in studies.{name}",
+                )
 
 
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
@@ -277,8 +292,11 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         check_known(f"{field}.options.{option}", factors, choices)
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
-            message = f"{name} proposes its cells while it runs, so no cell can be named"
-            raise ConfigError(f"{field}.options.cells", f"{message}. Remove `cells`.")
+            raise ConfigError(
+                f"{field}.options.cells",
+                f"{name} proposes its cells while it runs, so no cell can be named",
+                "Remove `cells`",
+            )
         cells = [point.cell for point in study.all_points]
         check_known(f"{field}.options.cells", options.cells, cells)
     # number of factors and levels
@@ -294,8 +312,11 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
 
 def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
     """Raise the error for a figure that cannot show a study; `instead` names what can show it."""
-    message = f"this figure needs {wanted}, and {name} is a {study.design} study"
-    raise ConfigError(field, f"{message}. Show the study {name} in {instead}")
+    raise ConfigError(
+        field,
+        f"this figure needs {wanted}, and {name} is a {study.design} study",
+        f"Show the study {name} in {instead}",
+    )
 
 
 def _list_factor_levels(study: Study) -> dict[str, set[str]]:
@@ -328,9 +349,12 @@ def _check_curves(recipe: Recipe) -> None:
         else:  # train/loss, or any name below term/, observed/ or another prefix
             is_logged = last == "loss" if split == "train" else bool(last)
         if curves.metric not in metrics and not is_logged:
-            more = ", train/loss, term/… and observed/…"
-            message = describe_unknown_metric(curves.metric, metrics, more)
-            raise ConfigError(f"report.curves.{i}.metric", message)
+            raise ConfigError(
+                f"report.curves.{i}.metric",
+                *describe_unknown_metric(
+                    curves.metric, metrics, ", train/loss, term/… and observed/…"
+                ),
+            )
 
 
 def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
@@ -343,9 +367,12 @@ def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
     if split in SPLITS and split != ENSEMBLE and last in _list_measures():
         return
     if split in SPLITS and needs_embeddings_alone(last):
-        message = f"{name} does not compute {metric!r}. Add `metrics: [{last}]` to studies.{name}."
-        raise ConfigError(field, message)
-    raise ConfigError(field, describe_unknown_metric(metric, REPORTED))
+        raise ConfigError(
+            field,
+            f"{name} does not compute {metric!r}",
+            f"Add `metrics: [{last}]` to studies.{name}",
+        )
+    raise ConfigError(field, *describe_unknown_metric(metric, REPORTED))
 
 
 def _list_measures() -> set[str]:

@@ -45,8 +45,11 @@ def _check_data_sets(datasets: Any) -> None:
     for name, settings in datasets.items() if isinstance(datasets, Mapping) else ():
         paths = flatten_paths(_merge_trial(settings)).keys()
         for path in {"loss.name", "method.name"} & paths:
-            message = "`space: default` ignores this name. Set it in `trial` too, or list the axes."
-            raise ConfigError(f"datasets.{name}.{path}", message)
+            raise ConfigError(
+                f"datasets.{name}.{path}",
+                "`space: default` ignores this name",
+                "Set it in `trial` too, or list the axes",
+            )
 
 
 def _merge_trial(*trials: Any) -> dict[str, Any]:
@@ -63,14 +66,20 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
     axes: dict[str, Any] = {}
     for section, axis in space.items():
         if axis == DEFAULT and section not in SECTIONS:
-            message = f"there are default ranges for {join_words(SECTIONS)}, not for {section}"
-            raise ConfigError(f"{where}.space.{section}", f"{message}. Write the axis.")
+            raise ConfigError(
+                f"{where}.space.{section}",
+                f"there are default ranges for {join_words(SECTIONS)}, not for {section}",
+                "Write the axis",
+            )
         if axis == DEFAULT:
             axes |= list_section_axes(section, trial)
     axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
     if not axes:
-        message = f"there are no default ranges for {join_words(space)} of this study"
-        raise ConfigError(f"{where}.space", f"{message}. Name an axis, for example optimizer.lr.")
+        raise ConfigError(
+            f"{where}.space",
+            f"there are no default ranges for {join_words(space)} of this study",
+            "Name an axis, for example optimizer.lr",
+        )
     return axes
 
 

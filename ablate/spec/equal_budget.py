@@ -87,8 +87,9 @@ class Fair(SpecPart):
         """Refuse seeds with which the rows are searched and their finalists are ranked."""
         check_seeds(value)
         if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
-            message = f"the seeds {join_words(sorted(used))} tune the rows. Choose other seeds."
-            raise ConfigError("seeds", message)
+            raise ConfigError(
+                "seeds", f"the seeds {join_words(sorted(used))} tune the rows", "Choose other seeds"
+            )
         return value
 
     @field_validator("metric")
@@ -97,18 +98,21 @@ class Fair(SpecPart):
         """Refuse a metric that is written with a split."""
         if "/" in value:
             name = value.rpartition("/")[2]
-            raise ConfigError("metric", f"the split is always val. Write {name!r}.")
+            raise ConfigError("metric", "the split is always val", f"Write {name!r}")
         return value
 
     @model_validator(mode="after")
     def check_possible(self) -> "Fair":
         """Refuse overrides of unknown comparisons, and too many finalists for the searches."""
         if unknown := [name for name in self.overrides if name not in self.of]:
-            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}. Add the name")
+            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}", "Add the name")
         if self.finalists >= self.trials:
-            message = f"finalists ({self.finalists}) must be fewer than trials ({self.trials})"
-            reason = "since some rows rank one finalist more"
-            raise ConfigError("finalists", f"{message}, {reason}. Lower the number.")
+            raise ConfigError(
+                "finalists",
+                f"finalists ({self.finalists}) must be fewer than trials ({self.trials}), since "
+                "some rows rank one finalist more",
+                "Lower the number",
+            )
         return self
 
 
@@ -156,15 +160,20 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
         is_centred = "around" in study or any("around" in variant for variant in variants.values())
         has_only_variants = study.get("design") == "compare" and variants and not study.get("cross")
         if is_centred or not has_only_variants:
-            message = f"{name!r} is no comparison of `variants` without `around`"
-            remedy = "Name such a study, or write the searches of its rows yourself"
-            raise ConfigError(f"fair.of.{idx}", f"{message}. {remedy}")
+            raise ConfigError(
+                f"fair.of.{idx}",
+                f"{name!r} is no comparison of `variants` without `around`",
+                "Name such a study, or write the searches of its rows yourself",
+            )
         # add its studies and tables
         twin_rows = list(_list_rows(data, name, study, fair))
         twins = _build_equal_budget_studies(name, study, twin_rows, fair)
         for existing in twins.keys() & studies.keys():
-            message = f"the fair twin would overwrite the study {existing!r}. Rename that study"
-            raise ConfigError(f"fair.of.{idx}", message)
+            raise ConfigError(
+                f"fair.of.{idx}",
+                f"the fair twin would overwrite the study {existing!r}",
+                "Rename that study",
+            )
         studies |= twins
         rows += twin_rows
         for table in list(tables):
@@ -175,9 +184,11 @@ def add_equal_budget_studies(data: Mapping[str, Any], fair: Fair) -> dict[str, A
     for idx, also in enumerate(fair.also):
         if not any(map(also.is_matching, rows)):
             pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
-            remedy = f"Choose from the rows {join_words(sorted(pairs))}"
-            message = f"`methods`, `losses` and `studies` together fit no row. {remedy}"
-            raise ConfigError(f"fair.also.{idx}", message)
+            raise ConfigError(
+                f"fair.also.{idx}",
+                "`methods`, `losses` and `studies` together fit no row",
+                f"Choose from the rows {join_words(sorted(pairs))}",
+            )
     return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 

@@ -44,8 +44,11 @@ class Resources(SpecPart):
     def check_gpus(cls, value: float | None) -> float | None:
         """Refuse a number of GPUs that is neither 0, a fraction of one GPU nor a whole number."""
         if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
-            choices = f"0, a fraction from {SMALLEST} to 1, or a whole number"
-            raise ConfigError("gpus", f"the number of GPUs must be {choices}, not {value:g}.")
+            raise ConfigError(
+                "gpus",
+                f"the number of GPUs must be 0, a fraction from {SMALLEST} to 1, or a whole "
+                f"number, not {value:g}",
+            )
         return value
 
 
@@ -95,8 +98,11 @@ class Spec(SpecPart):
         """Check that names of studies fit into `--cell STUDY/CELL`, file names and tables."""
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
-                rule = "1 to 100 printable characters, none of them /"
-                raise ConfigError(name, f"the study name {format_value(name)} must have {rule}")
+                raise ConfigError(
+                    name,
+                    f"the study name {format_value(name)} must have 1 to 100 printable "
+                    "characters, none of them /",
+                )
         return value
 
     @field_validator("objective")
@@ -105,7 +111,7 @@ class Spec(SpecPart):
         """Refuse a metric that is unknown or of the training classes."""
         check_compared("objective", value)
         if value not in METRICS:
-            raise ConfigError("objective", describe_unknown_metric(value, METRICS))
+            raise ConfigError("objective", *describe_unknown_metric(value, METRICS))
         return value
 
 

@@ -76,23 +76,27 @@ def _read_extended(
     real_path = Path(os.path.realpath(path))  # Path.resolve refuses a cycle of links
     if real_path in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(real_path) :], real_path))
-        message = f"the files extend each other in a cycle ({cycle}). Remove one `extends`."
-        raise ConfigError(location, message)
+        raise ConfigError(
+            location, f"the files extend each other in a cycle ({cycle})", "Remove one `extends`"
+        )
     if real_path in documents:
         return documents[real_path]
     # read the file
     document = load_yaml(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else format_value(document.data)
-        message = f"a spec is a mapping (name, studies, …), not {shape}: copy one of search_spaces/"
-        raise ConfigError(str(path), message)
+        raise ConfigError(
+            str(path),
+            f"a spec is a mapping (name, studies, …), not {shape}: copy one of search_spaces/",
+        )
     # read the files that it extends
     content = dict(document.data)
     bases = content.pop("extends", [])
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        message = f"`extends` takes file names relative to this file, not {bases!r}"
-        raise ConfigError(location, message)
+        raise ConfigError(
+            location, f"`extends` takes file names relative to this file, not {bases!r}"
+        )
     data: dict[str, Any] = {}
     lines: Lines = {}
     for base in bases:
@@ -113,8 +117,11 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     document = load_yaml(locate_spec(path.parent / name, name), only_regular=True)
     sources = document.data.get("sources") if isinstance(document.data, dict) else None
     if not isinstance(sources, list):
-        example = "Add one as in search_spaces/papers/ddml.sources.yaml."
-        raise ConfigError(document.name, f"the file has no list `sources`. {example}")
+        raise ConfigError(
+            document.name,
+            "the file has no list `sources`",
+            "Add one as in search_spaces/papers/ddml.sources.yaml",
+        )
     return {**data, "report": {**report, "sources": sources}}
 
 
@@ -183,8 +190,11 @@ def _validate(data: dict[str, Any], context: Mapping[str, Any]) -> Spec:
 def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
     if name not in studies:
         names = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
-        remedy = suggest_nearest(name, studies)
-        raise ConfigError(field, f"the study {name!r} is unknown; there are {names}. {remedy}")
+        raise ConfigError(
+            field,
+            f"the study {name!r} is unknown; there are {names}",
+            suggest_nearest(name, studies),
+        )
 
 
 def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
@@ -200,6 +210,9 @@ def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         field = graph[cycle[0]][cycle[1]]
-        message = f"the studies build on each other ({' → '.join(cycle)}). Remove a reference."
-        raise ConfigError(f"studies.{cycle[0]}.{field}", message) from None
+        raise ConfigError(
+            f"studies.{cycle[0]}.{field}",
+            f"the studies build on each other ({' → '.join(cycle)})",
+            "Remove a reference",
+        ) from None
     return tuple(sorted(studies, key=lambda name: depth[name]))

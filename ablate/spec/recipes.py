@@ -31,6 +31,6 @@ def read_recipe(name: str) -> str:
         ConfigError: there is no such recipe.
     """
     if (path := locate_spec(FOLDER, name)) == FOLDER or path.match("*.sources.yaml"):
-        raise ConfigError("--from", describe_unknown("the recipe", name, list_recipes()))
+        raise ConfigError("--from", *describe_unknown("the recipe", name, list_recipes()))
     parent = path.relative_to(FOLDER).parent
     return _REFERENCE.sub(lambda m: m[1] + normpath(parent / m[2]), path.read_text("utf-8"))

@@ -33,8 +33,11 @@ def add_search_copies(data: Mapping[str, Any], spec: Spec) -> dict[str, Any]:
     studies, originals = dict(data["studies"]), spec.studies
     judged = _list_judged_studies(originals)
     if not judged:
-        message = "no comparison takes the best values of a search, so there is none to repeat"
-        raise ConfigError("searches", f"{message}. Remove `searches`, or add `around` to its rows.")
+        raise ConfigError(
+            "searches",
+            "no comparison takes the best values of a search, so there is none to repeat",
+            "Remove `searches`, or add `around` to its rows",
+        )
     repeated = {base: None for name in judged for base in (name, *_list_bases(originals, name))}
     judging_seeds = {
         seed + point.shift
@@ -52,12 +55,17 @@ def add_search_copies(data: Mapping[str, Any], spec: Spec) -> dict[str, Any]:
             if name not in judged:
                 seeds = [seed + SHIFT * (search - 1) for seed in seeds]
                 if used := sorted(judging_seeds.intersection(seeds)):
-                    message = f"search {search} would use the seeds {join_words(used)}, which judge"
-                    remedy = f"Lower the seeds of {join_words(judged)} below {SHIFT}"
-                    raise ConfigError("searches", f"{message}. {remedy}")
+                    raise ConfigError(
+                        "searches",
+                        f"search {search} would use the seeds {join_words(used)}, which judge",
+                        f"Lower the seeds of {join_words(judged)} below {SHIFT}",
+                    )
             if name + ending in studies:
-                message = f"a study is named {name + ending}, as a copy would be. Rename the study."
-                raise ConfigError(f"studies.{name + ending}", message)
+                raise ConfigError(
+                    f"studies.{name + ending}",
+                    f"a study is named {name + ending}, as a copy would be",
+                    "Rename the study",
+                )
             studies[name + ending] = {**copy, "seeds": seeds}
     return {**data, "studies": studies}
 
@@ -67,8 +75,11 @@ def check_copies(spec: Spec) -> None:
     for copy, name in map_copies(spec).items():
         ending = copy.removeprefix(name)
         if any(not base.endswith(ending) for base in spec.studies[copy].find_base_studies()):
-            message = f"a {spec.studies[name].design} study cannot be repeated. Remove `searches`."
-            raise ConfigError(f"studies.{name}.design", message)
+            raise ConfigError(
+                f"studies.{name}.design",
+                f"a {spec.studies[name].design} study cannot be repeated",
+                "Remove `searches`",
+            )
 
 
 def map_copies(spec: Spec) -> dict[str, str]:
@@ -111,20 +122,28 @@ def _list_seeds(spec: Spec, name: str) -> list[int]:
     own = spec.studies[name].seeds
     seeds = spec.seeds if own is None else own
     if isinstance(seeds, PrecisionSeeds):
-        path = "seeds" if own is None else f"studies.{name}.seeds"
-        message = "seeds by precision leave out the scatter of searches. List the seeds"
-        raise ConfigError(path, f"{message}, or remove `searches`.")
+        raise ConfigError(
+            "seeds" if own is None else f"studies.{name}.seeds",
+            "seeds by precision leave out the scatter of searches",
+            "List the seeds, or remove `searches`",
+        )
     return expand_seeds(seeds)
 
 
 def _check_repeatable(name: str, study: Study, *, is_judged: bool) -> None:
     """Refuse options by which the searches would not be alike and independent."""
     if is_judged and study.race is not None:
-        message = "a race would drop other rows in each search. Remove `race` or `searches`."
-        raise ConfigError(f"studies.{name}.race", message)
+        raise ConfigError(
+            f"studies.{name}.race",
+            "a race would drop other rows in each search",
+            "Remove `race` or `searches`",
+        )
     if getattr(study, "warm_start", None) is not None:
-        message = "all searches would learn from the same trials, and so not be independent"
-        raise ConfigError(f"studies.{name}.warm_start", f"{message}. Remove it or `searches`.")
+        raise ConfigError(
+            f"studies.{name}.warm_start",
+            "all searches would learn from the same trials, and so not be independent",
+            "Remove it or `searches`",
+        )
 
 
 def _rename_bases(part: Any, ending: str) -> Any:

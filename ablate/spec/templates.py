@@ -58,8 +58,11 @@ def expand_templates(
             made[name] = {}
             for copy, levels, content in _expand_study(name, study, factors):
                 if copy in origins:
-                    message = f"two combinations make the study {copy}. Name all factors in braces."
-                    raise ConfigError(f"studies.{name}", message)
+                    raise ConfigError(
+                        f"studies.{name}",
+                        f"two combinations make the study {copy}",
+                        "Name all factors in braces",
+                    )
                 origins[copy], made[name][copy] = (name, levels), content
     # lay further settings of single studies over them, and fill in crossed factors
     studies = dict[str, Any]()
@@ -95,8 +98,9 @@ def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:
 def _to_mapping(path: str, value: Any) -> Mapping[str, Any]:
     """Return a value of the spec that must be a mapping."""
     if not isinstance(value, Mapping):
-        message = f"{format_value(value)} is no mapping. Write `name: …` on indented lines."
-        raise ConfigError(path, message)
+        raise ConfigError(
+            path, f"{format_value(value)} is no mapping", "Write `name: …` on indented lines"
+        )
     return value
 
 

@@ -103,19 +103,22 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
         remedy = suggest_nearest(name.removesuffix(".yaml"), list_recipes(), "Check the path.")
         if Path(f"{name}.yaml") in path.parent.glob("*.yaml"):
             remedy = f"Did you mean {name + '.yaml'!r}?"
-        fault = f"No such file or recipe exists. {remedy} `ablate new --help` lists the recipes."
-        raise ConfigError(name, fault) from None
+        raise ConfigError(
+            name, "No such file or recipe exists", f"{remedy} `ablate new --help` lists the recipes"
+        ) from None
     except OSError as error:
         raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
-        message = f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
-        raise ConfigError(name, message) from None
+        raise ConfigError(
+            name, f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
+        ) from None
     if len(raw) > MAX_BYTES:
-        message = f"the file has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
-        raise ConfigError(name, message)
+        raise ConfigError(
+            name, f"the file has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
+        )
     document = load_text(text, name)
     if document.data is None:
-        raise ConfigError(name, "the file is empty. Write a sweep into it (name, studies, …).")
+        raise ConfigError(name, "the file is empty", "Write a sweep into it (name, studies, …)")
     return document
 
 
@@ -128,7 +131,7 @@ def load_text(text: str, name: str) -> Document:
     except yaml.YAMLError as error:
         raise _describe_fault(name, text, error) from None
     except (ValueError, OverflowError):  # from chr() of an escape
-        raise ConfigError(name, "an escape \\U is above \\U0010ffff. Remove it.") from None
+        raise ConfigError(name, "an escape \\U is above \\U0010ffff", "Remove it") from None
     builder = _Builder(name)
     data = None if node is None else builder.build(node, "", 0)
     return Document(name, data, builder.lines)
@@ -231,8 +234,11 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     """Return the error for invalid YAML, with the line that PyYAML reports."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        message = f"YAML does not allow the character U+{ord(text[error.position]):04X}. Remove it."
-        return ConfigError(_format_place(name, line), message)
+        return ConfigError(
+            _format_place(name, line),
+            f"YAML does not allow the character U+{ord(text[error.position]):04X}",
+            "Remove it",
+        )
     assert isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None
     lines, context = [*text.splitlines(), ""], error.context_mark
     row = min(error.problem_mark.line, len(lines) - 1)

@@ -66,8 +66,9 @@ class TrialCheckpoints:
         if remote and has_secret(storage.uri):
             raise ConfigError(
                 OPTION,
-                f"the password in {storage} would be sent to every node. Leave the password out, "
-                "and give each node its credentials as environment variables or a profile.",
+                f"the password in {storage} would be sent to every node",
+                "Leave the password out, and give each node its credentials as environment "
+                "variables or a profile",
             )
         self.storage, self.ledger, self.trials = storage, ledger, trials
         self.remote, self.print_line = remote, print_line
@@ -85,8 +86,9 @@ class TrialCheckpoints:
         try:
             names = self.storage.list_folder(TRIALS)
         except StorageError as error:
-            fault = f"{error}. Check the storage's address and access rights."
-            raise ConfigError(OPTION, fault) from error
+            raise ConfigError(
+                OPTION, str(error), "Check the storage's address and access rights"
+            ) from error
         for name in names:  # <trial>.<time>
             trial_id, _, started = name.rpartition(".")
             if started.isdigit():
@@ -189,9 +191,11 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
         return None
     checkpoint = str(row["checkpoint"])
     if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
-        fault = f"{checkpoint[:200]!r} is recorded for trial {trial_id}, but is not its checkpoint."
-        remedy = "Restore the ledger from a copy, or give another --out."
-        raise ConfigError(str(ledger.path), f"{fault} {remedy}")
+        raise ConfigError(
+            str(ledger.path),
+            f"{checkpoint[:200]!r} is recorded for trial {trial_id}, but is not its checkpoint",
+            "Restore the ledger from a copy, or give another --out",
+        )
     return checkpoint
 
 

@@ -136,16 +136,18 @@ class LedgerBackup:
                 raise ConfigError(
                     OPTION,
                     f"{self.storage} has the ledger of {lease.place}, and {self.ledger} was never "
-                    "copied to this storage. Give another --storage, or another --out to continue "
-                    "from the stored ledger.",
+                    "copied to this storage",
+                    "Give another --storage, or another --out to continue from the stored ledger",
                 )
             # refuse a storage from which another machine is running
             age, owner = self.storage.get_age(LEASE), Owner.parse(lease.owner)
             is_alive = not lease.over and owner.is_alive(time.time() - age, STALE_SECONDS)
             if not is_ours and is_alive:
-                fault = f"{owner.describe()} runs from {self.storage} (seen {age:.0f} s ago)."
-                remedy = f"Stop that run, or wait until it is silent for {STALE_SECONDS:.0f} s."
-                raise ConfigError(OPTION, f"{fault} {remedy}")
+                raise ConfigError(
+                    OPTION,
+                    f"{owner.describe()} runs from {self.storage} (seen {age:.0f} s ago)",
+                    f"Stop that run, or wait until it is silent for {STALE_SECONDS:.0f} s",
+                )
             # download it if no local ledger exists, or another machine has stored a newer copy
             if not exists or (lease.copy > self._copy_number and not is_ours):
                 self._fetch_ledger(lease, age)
@@ -224,9 +226,11 @@ class LedgerBackup:
         self.storage.download(LEDGER, download)
         if (fault := find_fault(download)) is not None:
             download.unlink(missing_ok=True)
-            message = f"{self.storage}/{LEDGER} is not a complete ledger ({fault})."
-            remedy = "Give another --storage, or an --out folder that has a ledger of its own."
-            raise ConfigError(OPTION, f"{message} {remedy}")
+            raise ConfigError(
+                OPTION,
+                f"{self.storage}/{LEDGER} is not a complete ledger ({fault})",
+                "Give another --storage, or an --out folder that has a ledger of its own",
+            )
         write_ahead(download)  # `schema.open_connection` expects a write-ahead log
         self._check_idle()  # another process may have opened the local ledger meanwhile
         # rename the local ledger and its journal
@@ -252,8 +256,11 @@ class LedgerBackup:
         if not users and self.ledger.exists() and not has_exclusive_access(self.ledger):
             users = "another process"
         if users:
-            fault = f"the copy in {self.storage} is newer than {self.ledger}, which {users} uses."
-            raise ConfigError(OPTION, f"{fault} Wait for that run, or stop it (`ablate stop`).")
+            raise ConfigError(
+                OPTION,
+                f"the copy in {self.storage} is newer than {self.ledger}, which {users} uses",
+                "Wait for that run, or stop it (`ablate stop`)",
+            )
 
     def _read_lease(self) -> DriverLease | None:
         """Read from storage which driver has stored which copy; None if no ledger is there."""
@@ -284,7 +291,7 @@ class LedgerBackup:
         try:
             yield
         except StorageError as error:
-            raise ConfigError(OPTION, f"{str(error).rstrip('.')}. {remedy}") from error
+            raise ConfigError(OPTION, str(error).rstrip("."), remedy) from error
         except OSError as error:
             raise LedgerError(
                 f"{self.ledger.parent}: the ledger cannot be copied ({error}). Free space there "

@@ -33,8 +33,11 @@ def expand_variable(address: str, option: str) -> str:
     name = address.removeprefix(ENV)
     if value := os.environ.get(name, ""):
         return value
-    fault = f"{address!r} names an environment variable that is not set."
-    raise ConfigError(option, f"{fault} Run `export {name or 'NAME'}=URI`, or give the URI itself.")
+    raise ConfigError(
+        option,
+        f"{address!r} names an environment variable that is not set",
+        f"Run `export {name or 'NAME'}=URI`, or give the URI itself",
+    )
 
 
 class StorageError(OSError):
@@ -67,9 +70,11 @@ class Storage:
         try:
             self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            fault = f"pyarrow does not accept {self} ({self._redact_error(error)})."
-            remedy = "Use a path or an s3://, gs:// or hdfs:// URI."
-            raise ConfigError(OPTION, f"{fault} {remedy}") from None
+            raise ConfigError(
+                OPTION,
+                f"pyarrow does not accept {self} ({self._redact_error(error)})",
+                "Use a path or an s3://, gs:// or hdfs:// URI",
+            ) from None
         self.root = root.rstrip("/")
 
     def __str__(self) -> str:
@@ -176,8 +181,9 @@ class Storage:
         try:
             yield
         except OSError as error:
-            reason = self._redact_error(error)
-            raise StorageError(f"{self}: ablate cannot {action} there ({reason})") from None
+            raise StorageError(
+                f"{self}: ablate cannot {action} there ({self._redact_error(error)})"
+            ) from None
 
     def _redact_error(self, error: Exception) -> str:
         return " ".join(redact_text(str(error), self.uri).split())[:300]

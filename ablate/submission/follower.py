@@ -80,8 +80,11 @@ class Follower:
             (out / FOLDER).mkdir(exist_ok=True)
         owner, stop = Owner.from_this_process(), self.stop.set
         status = DriverStatusFile(out, owner, plan.sweep_id, plan.spec.name, stop)
-        fault = "another command runs a sweep in this folder (`ablate status` shows it)"
-        busy = ConfigError("--out", f"{fault}. Wait for its end, or give another --out.")
+        busy = ConfigError(
+            "--out",
+            "another command runs a sweep in this folder (`ablate status` shows it)",
+            "Wait for its end, or give another --out",
+        )
         try:
             lock = FileLock(out / FOLDER / "lock").acquire(timeout=0)
         except Timeout:
@@ -147,12 +150,18 @@ class Follower:
             submission.folder.rename(f"{submission.folder}.unknown")
             if not answer:  # the command was killed before sbatch began
                 return False
-            remedy = "Correct --slurm or --sbatch, and give the command again."
-            raise ConfigError("--slurm", f"sbatch refused the job: {answer}. {remedy}")
+            raise ConfigError(
+                "--slurm",
+                f"sbatch refused the job: {answer}",
+                "Correct --slurm or --sbatch, and give the command again",
+            )
         states = submission.list_states()
         if states and submission.sweep_id != self.plan.sweep_id:
-            fault = f"{submission} runs trials of another spec (sweep {submission.sweep_id})"
-            raise ConfigError("--out", f"{fault}. Wait for its end, or give another --out.")
+            raise ConfigError(
+                "--out",
+                f"{submission} runs trials of another spec (sweep {submission.sweep_id})",
+                "Wait for its end, or give another --out",
+            )
         missing = self._collect(submission)
         n_trials = len(submission.progress)
         text = f"{n_trials - len(missing)} of {n_trials} trials have a result"

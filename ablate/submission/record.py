@@ -178,8 +178,11 @@ def list_submissions(out: Path) -> list[Submission]:
         try:
             submission = Submission.model_validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
-            remedy = "End its job if it runs, and move its folder away."
-            raise ConfigError(str(path), f"this record is unusable. {remedy}") from error
+            raise ConfigError(
+                str(path),
+                "this record is unusable",
+                "End its job if it runs, and move its folder away",
+            ) from error
         submission.folder = path.parent.resolve()
         submissions.append(submission)
     return submissions
@@ -192,6 +195,9 @@ def _ask(*command: str) -> list[str]:
     except (OSError, subprocess.SubprocessError) as error:
         text = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
         fault = " ".join(text.split()) or str(error)
-        remedy = "The same command continues when Slurm answers."
-        raise QueryError(command[0], f"Slurm does not answer ({fault}). {remedy}") from error
+        raise QueryError(
+            command[0],
+            f"Slurm does not answer ({fault})",
+            "The same command continues when Slurm answers",
+        ) from error
     return [line for line in done.stdout.splitlines() if line.strip()]

@@ -231,8 +231,11 @@ class JobScheduler:
             return None
         job = self._claim_trial(trial_id)
         if job is None and self._queue.waits:
-            message = "another process runs this trial. Wait until that process ends, or end it"
-            raise ConfigError(trial_id, message)
+            raise ConfigError(
+                trial_id,
+                "another process runs this trial",
+                "Wait until that process ends, or end it",
+            )
         return job
 
     def record_events(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:

@@ -165,7 +165,7 @@ def _locate_error(
     plan: Plan, progression: Progression, use: Use, error: ConfigError
 ) -> ConfigError:
     """Return the error with the place in the spec that set the value."""
-    path, fault = error.path, error.message
+    path, fault = error.path, error.fault
     if Path(path).is_absolute():  # a file below data.root
         path, fault = "data.root", f"{path}: {fault}"
     study, locate = f"studies.{use.study}", plan.loaded.source.locate
@@ -186,4 +186,4 @@ def _locate_error(
             where = locate(places[-1])
         else:
             where = locate(find_origin(layers, path, path))
-    return ConfigError(where, fault)
+    return ConfigError(where, fault, error.remedy)

@@ -187,9 +187,9 @@ def build_trackers(options: Sequence[str], out: Path) -> list[TrialTracker]:
     for option in options:
         kind = option.partition(":")[0]
         if kind not in TRACKERS:
-            raise ConfigError(OPTION, f"there is no {kind!r}. Give one of {', '.join(TRACKERS)}.")
+            raise ConfigError(OPTION, f"there is no {kind!r}", f"Give one of {', '.join(TRACKERS)}")
         if kind in trackers:
-            raise ConfigError(OPTION, f"{kind} is given twice. Keep one of the two.")
+            raise ConfigError(OPTION, f"{kind} is given twice", "Keep one of the two")
         trackers[kind] = resolve_name(TRACKERS[kind])(option, out)
         trackers[kind].check_usable()
     return list(trackers.values())

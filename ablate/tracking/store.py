@@ -83,14 +83,18 @@ class Store:
         elif path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 OPTION,
-                f"{self.redacted_uri!r} names no file. Write sqlite:///FILE, with three slashes "
-                "before a relative path and four before an absolute path.",
+                f"{self.redacted_uri!r} names no file",
+                "Write sqlite:///FILE, with three slashes before a relative path and four before "
+                "an absolute path",
             )
         elif self.option is None and path != (self.out / "mlflow.db").resolve():  # `?` in --out
-            fault = f"{str(self.out)!r} has a question mark, which ends the path in MLflow's URI."
-            raise ConfigError("--out", f"{fault} Rename the folder.")
-        elif fault := self._find_file_fault(path, writes=writes):
-            raise ConfigError(str(path), fault)
+            raise ConfigError(
+                "--out",
+                f"{str(self.out)!r} has a question mark, which ends the path in MLflow's URI",
+                "Rename the folder",
+            )
+        else:
+            self._check_file(path, writes=writes)
 
     def _check_server(self) -> None:
         """Raise ConfigError if no server answers, or if its database's driver is not installed."""
@@ -105,8 +109,8 @@ class Store:
         if not separator or kind not in PORTS:
             raise ConfigError(
                 OPTION,
-                f"{redacted_uri!r} is no MLflow URI (sqlite:///FILE, http, https, postgresql, …). "
-                "Leave --tracking-uri out to write runs to SQLite in --out.",
+                f"{redacted_uri!r} is no MLflow URI (sqlite:///FILE, http, https, postgresql, …)",
+                "Leave --tracking-uri out to write runs to SQLite in --out",
             )
         try:
             parts = urlsplit(uri)
@@ -119,33 +123,49 @@ class Store:
             reason = redact_text(str(error), uri).partition("\n")[0]
             raise ConfigError(
                 OPTION,
-                f"{redacted_uri} cannot be used ({reason}). Start the server, install the driver "
-                "of its database, or leave --tracking-uri out and write the finished sweep later "
-                f"to this store by {self.format_command('ledger replay')}.",
+                f"{redacted_uri} cannot be used ({reason})",
+                "Start the server, install the driver of its database, or leave --tracking-uri "
+                "out and write the finished sweep later to this store by "
+                f"{self.format_command('ledger replay')}",
             ) from None
 
-    def _find_file_fault(self, path: Path, *, writes: bool) -> str:
-        """Return why `path` cannot be MLflow's SQLite file, and a remedy; empty if it can."""
+    def _check_file(self, path: Path, *, writes: bool) -> None:
+        """Raise ConfigError if `path` cannot be MLflow's SQLite file."""
         # the nearest folder above the file that exists
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         existing = [place for place in (folder, path) if writes and place.exists()]
         read_only = [str(place) for place in existing if not os.access(place, os.W_OK)]
         if read_only or not folder.is_dir():
-            return f"{' and '.join(read_only) or folder} cannot be written. Name another file."
+            raise ConfigError(
+                str(path),
+                f"{' and '.join(read_only) or folder} cannot be written",
+                "Name another file",
+            )
         command = self.format_command("ledger replay")
         try:
             header = read_header(path)
         except NoDatabase as error:
-            return f"{error}. Name another file, or move what is there away and run {command}."
+            raise ConfigError(
+                str(path),
+                str(error),
+                f"Name another file, or move what is there away and run {command}",
+            ) from None
         except sqlite3.DatabaseError:
-            damage, files = find_damage(path), f"the files {path.name}-* beside it"
-            text = f"this file is damaged ({damage}). Move it away with {files}, and run {command}."
-            return text if damage else ""  # no damage: another process is writing the file
+            if damage := find_damage(path):  # else another process is writing the file
+                raise ConfigError(
+                    str(path),
+                    f"this file is damaged ({damage})",
+                    f"Move it away with the files {path.name}-* beside it, and run {command}",
+                ) from None
+            return
         tables = header.tables if header else frozenset()
         if tables and not tables & MLFLOW_TABLES:
             names = ", ".join(sorted(tables)[:3])
-            return f"this file is another program's database (tables {names}). Name another file."
-        return ""
+            raise ConfigError(
+                str(path),
+                f"this file is another program's database (tables {names})",
+                "Name another file",
+            )
 
 
 def build_public_environment(uri: str | None = None) -> dict[str, str]:

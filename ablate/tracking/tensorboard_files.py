@@ -31,7 +31,7 @@ class TensorBoardTracker(TrialTracker):
     def check_usable(self) -> None:
         """Raise ConfigError if the option is more than the tracker's name."""
         if self.store != FOLDER:
-            raise ConfigError(OPTION, f"{self.store!r} is no tracker. Write {FOLDER}.")
+            raise ConfigError(OPTION, f"{self.store!r} is no tracker", f"Write {FOLDER}")
 
     def write(self, run: TrialRun) -> None:
         """Append to the file of each cell that the trial fills what the file lacks."""

@@ -179,11 +179,10 @@ def replay(ledger_path: Path, tracker: Tracker, sweep_id: str) -> tuple[int, dic
         except Exception as error:
             if isinstance(error, LedgerError) or not tracker.is_away(error):
                 raise  # not the store's fault
-            reason = tracker.redact(extract_first_line(error))
             raise ConfigError(
                 tracker.title,
-                f"The store does not answer ({reason}). When it answers again, run "
-                f"{tracker.remedy}.",
+                f"The store does not answer ({tracker.redact(extract_first_line(error))})",
+                f"When it answers again, run {tracker.remedy}",
             ) from error
         tracker.close()
         return count, dict(tracker.refused)

@@ -48,8 +48,11 @@ class WandbTracker(TrialTracker):
     def check_usable(self) -> None:
         """Raise ConfigError if wandb is missing, refuses its settings, or has no account to use."""
         if find_spec("wandb") is None:
-            remedy = f"Run `pip install 'ablate[wandb]'`, or leave {self.store} out."
-            raise ConfigError(OPTION, f"the package wandb is not installed. {remedy}")
+            raise ConfigError(
+                OPTION,
+                "the package wandb is not installed",
+                f"Run `pip install 'ablate[wandb]'`, or leave {self.store} out",
+            )
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # errors would go to its makers
         import wandb
 
@@ -59,12 +62,17 @@ class WandbTracker(TrialTracker):
             is_ready = mode in OFFLINE or (mode != "disabled" and wandb.login(prompt=False))
         except (wandb.Error, ValueError) as error:
             reason = " ".join(str(error).split())[:200]
-            fault = f"{self.store} cannot be used: {reason}. Correct the option, or what it names."
-            raise ConfigError(OPTION, fault) from error
+            raise ConfigError(
+                OPTION,
+                f"{self.store} cannot be used: {reason}",
+                "Correct the option, or what it names",
+            ) from error
         if not is_ready:
-            fault = "Weights & Biases is disabled, or knows no account on this machine"
-            remedy = "Run `wandb login`, or `export WANDB_MODE=offline` to upload runs later."
-            raise ConfigError(OPTION, f"{fault}. {remedy}")
+            raise ConfigError(
+                OPTION,
+                "Weights & Biases is disabled, or knows no account on this machine",
+                "Run `wandb login`, or `export WANDB_MODE=offline` to upload runs later",
+            )
 
     def write(self, run: TrialRun) -> None:
         """Log what the trial's run lacks; start the package's own process anew if it has died."""

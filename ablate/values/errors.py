@@ -61,11 +61,11 @@ def suggest_nearest(
     return f"Did you mean {close!r}?" if close else otherwise
 
 
-def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> str:
-    """Return the message for an unknown word, with all candidates and a remedy."""
+def describe_unknown(what: str, query: str, candidates: Iterable[str]) -> tuple[str, str]:
+    """Return fault and remedy for an unknown word; the fault lists all candidates."""
     words = list(candidates)
-    remedy = suggest_nearest(query, words)
-    return f"{what} {query!r} is unknown; there are {join_words(words)}. {remedy}"
+    fault = f"{what} {query!r} is unknown; there are {join_words(words)}"
+    return fault, suggest_nearest(query, words)
 
 
 def check_known(
@@ -74,11 +74,13 @@ def check_known(
     """Raise ConfigError for the first name that is not among the candidates."""
     for name in names:
         if name not in candidates:
-            raise ConfigError(field, describe_unknown(what, str(name), candidates))
+            raise ConfigError(field, *describe_unknown(what, str(name), candidates))
 
 
-def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = "") -> str:
-    """Return the message for an unknown metric, with the six most similar ones.
+def describe_unknown_metric(
+    metric: str, candidates: Iterable[str], more: str = ""
+) -> tuple[str, str]:
+    """Return fault and remedy for an unknown metric; the fault lists the six most similar ones.
 
     `more` is added after the list of metrics, for example a key that names further metrics.
     """
@@ -93,7 +95,7 @@ def describe_unknown_metric(metric: str, candidates: Iterable[str], more: str = 
     n_others = len(names) - len(similar)
     others = f" and {n_others} others" if n_others > 0 else ""
     known = f"there are {', '.join(similar)}{others}{more}"
-    return f"{metric!r} is no metric here; {known}. {suggest_nearest(spelling, names)}"
+    return f"{metric!r} is no metric here; {known}", suggest_nearest(spelling, names)
 
 
 def explain_validation_error(
@@ -127,20 +129,21 @@ def explain_validation_error(
         return path, cause.move_to(".".join(path))
     # explain a fault that pydantic found
     if kind == "extra_forbidden":
-        return path, ConfigError(field, _describe_unknown_key(path, model, data, suggest))
+        return path, ConfigError(field, *_describe_unknown_key(path, model, data, suggest))
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _explain_tag(fault, path, model, data)
     if kind == "missing":
-        return path, ConfigError(field, "this key is required. Add the key.")
+        return path, ConfigError(field, "this key is required", "Add the key")
     if kind == "value_error":
         return path, ConfigError(field, str(fault["msg"]).removeprefix("Value error, "))
     text = str(fault["msg"]).partition(" after validation")[0]
     requirement = _REQUIREMENT_BY_TYPE.get(kind) or re.sub(r"^\w+ should ", "must ", text)
-    message = f"the value {requirement}, not {format_value(fault['input'])}"
-    if kind == "literal_error":
-        literals = re.findall(r"'([^']*)'", fault["msg"])
-        message = f"{message}. {suggest_nearest(str(fault['input']), literals)}"
-    return path, ConfigError(field, message)
+    literals = re.findall(r"'([^']*)'", fault["msg"])
+    return path, ConfigError(
+        field,
+        f"the value {requirement}, not {format_value(fault['input'])}",
+        suggest_nearest(str(fault["input"]), literals) if kind == "literal_error" else "",
+    )
 
 
 def _find_path(fault: Any, data: Any) -> list[str]:
@@ -179,15 +182,15 @@ def _get_child(level: Any, key: str) -> Any:
 
 def _describe_unknown_key(
     path: Sequence[str], model: type[BaseModel], data: Any, suggest: Callable[[str], str] | None
-) -> str:
-    """Return the message for the unknown key at `path`.
+) -> tuple[str, str]:
+    """Return fault and remedy for the unknown key at `path`.
 
     `suggest` returns the remedy for a key that resembles no field of `model` there.
     """
     field, key = ".".join(path), path[-1]
     names = [info.alias or name for name, info in list_fields_at(model, path[:-1], data).items()]
     if suggest is not None and find_closest(key, names) is None:
-        return f"the key {key!r} is unknown; there are {join_words(names)}. {suggest(field)}"
+        return f"the key {key!r} is unknown; there are {join_words(names)}", suggest(field)
     return describe_unknown("the key", key, names)
 
 
@@ -199,8 +202,9 @@ def _explain_tag(
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_invalid":
         names = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
-        message = describe_unknown(f"the {tag}", str(context["tag"]), names)
-        return ConfigError(f"{field}.{tag}", message)
+        return ConfigError(
+            f"{field}.{tag}", *describe_unknown(f"the {tag}", str(context["tag"]), names)
+        )
     # list the tags of the components that a registry has, or of the models of the union
     annotation, metadata, _ = _descend_to(model, path, data)
     if mark := _find_registry_mark(metadata):
@@ -209,7 +213,7 @@ def _explain_tag(
         models = _iterate_models(annotation)
         names = [name for inner_model in models for name in _list_tag_values(inner_model, tag)]
     choices = f" with one of {join_words(names)}" if names else ""
-    return ConfigError(field, f"the key `{tag}` is missing. Add the key{choices}.")
+    return ConfigError(field, f"the key `{tag}` is missing", f"Add the key{choices}")
 
 
 def list_fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:

@@ -20,8 +20,9 @@ EXHAUSTED = 1.0  # excess of a trial that ran out of memory, whose need is unkno
 def check_memory(value: ByteSize) -> ByteSize:
     """Refuse an amount of memory that lacks its unit."""
     if value < SMALLEST:
-        fault = f"{value} bytes are too few for any trial. Add a unit, as in 20GB."
-        raise ConfigError("memory", fault)
+        raise ConfigError(
+            "memory", f"{value} bytes are too few for any trial", "Add a unit, as in 20GB"
+        )
     return value
 
 
@@ -44,7 +45,7 @@ class Limits(Strict, extra="forbid", frozen=True):
     def check_any(self) -> "Limits":
         """Refuse limits that limit nothing."""
         if self.memory is None and self.seconds is None:
-            raise ConfigError("", "`limits` is empty. Set memory or seconds, or remove `limits`.")
+            raise ConfigError("", "`limits` is empty", "Set memory or seconds, or remove `limits`")
         return self
 
     def select_excessive(self, needs: Needs) -> dict[str, float]:

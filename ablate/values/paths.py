@@ -33,7 +33,7 @@ def expand_paths(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     for key, value in values.items():
         address = join_address(where, key)
         if not isinstance(key, str):
-            raise ConfigError(address, f"the key {key!r} is no text. Put the key in quotes.")
+            raise ConfigError(address, f"the key {key!r} is no text", "Put the key in quotes")
         first, *others = key.split(".")
         inner: Any = expand_paths(value, address) if isinstance(value, Mapping) else value
         for part in reversed(others):
@@ -50,7 +50,9 @@ def _merge_value(nested: dict[str, Any], key: str, value: Any, where: str) -> No
         for inner_key, inner_value in value.items():
             _merge_value(nested[key], inner_key, inner_value, join_address(where, key))
     else:
-        raise ConfigError(join_address(where, key), "this path is given twice. Remove one of them.")
+        raise ConfigError(
+            join_address(where, key), "this path is given twice", "Remove one of them"
+        )
 
 
 def join_address(where: str, path: object) -> str:

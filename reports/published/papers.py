@@ -76,8 +76,9 @@ class PublishedTable(RecipePart):
             if row.name == name:
                 return row
         names = ", ".join(row.name for row in self.rows)
-        table = f"{self.source} of {self.paper}"
-        raise ReportError(f"{table} has no row {name!r}. Its rows are {names}.")
+        raise ReportError(
+            f"{self.source} of {self.paper} has no row {name!r}. Its rows are {names}."
+        )
 
     def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
         """Return the rows that fit any of the patterns; ReportError names one that fits none."""

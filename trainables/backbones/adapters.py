@@ -105,7 +105,8 @@ def restrict_training(model: nn.Module, config: BackboneConfig) -> None:
         raise ConfigError(
             "backbone.mode",
             f"{config.mode} leaves nothing of {config.name} to train with backbone.blocks: "
-            f"{config.blocks} and hold: {list(config.hold)}. Take another mode, or other blocks.",
+            f"{config.blocks} and hold: {list(config.hold)}",
+            "Take another mode, or other blocks",
         )
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in chosen)
@@ -130,16 +131,20 @@ def _list_last_parameters(model: nn.Module, config: BackboneConfig) -> set[str]:
     assert config.blocks is not None
     matcher: Any = model.group_matcher(coarse=False) if hasattr(model, "group_matcher") else None  # type: ignore[operator]
     if not isinstance(matcher, dict):  # an own model, and some of timm
-        fault = f"{config.name} does not say what its blocks are"
         raise ConfigError(
-            "backbone.blocks", f"{fault}. Leave blocks out, or take a ViT or ConvNeXt."
+            "backbone.blocks",
+            f"{config.name} does not say what its blocks are",
+            "Leave blocks out, or take a ViT or ConvNeXt",
         )
     # timm adds parameters that the matcher lacks, such as a last norm, to the block before (99,999)
     groups = group_parameters(model, matcher | {"rest": [(".", (99_999,))]})
     names, blocks = [name for name, _ in model.named_parameters()], list(groups.values())[1:]
     if config.blocks > len(blocks):
-        fault = f"{config.name} has {len(blocks)} blocks, not {config.blocks}"
-        raise ConfigError("backbone.blocks", f"{fault}. Give at most {len(blocks)}.")
+        raise ConfigError(
+            "backbone.blocks",
+            f"{config.name} has {len(blocks)} blocks, not {config.blocks}",
+            f"Give at most {len(blocks)}",
+        )
     return set(names[names.index(blocks[-config.blocks][0]) :])
 
 
@@ -148,20 +153,28 @@ def _select_layers(model: nn.Module, config: BackboneConfig) -> dict[str, nn.Lin
     layers = {name: m for name, m in model.named_modules() if _can_adapt(m)}
     if not layers:
         names = _shorten_names(n for n, m in model.named_modules() if not list(m.children()))
-        fault = f"{config.name} has no linear layers to adapt; its layers are {names}"
-        raise ConfigError("backbone.mode", f"{fault}. Take mode bias, last_blocks or finetune.")
+        raise ConfigError(
+            "backbone.mode",
+            f"{config.name} has no linear layers to adapt; its layers are {names}",
+            "Take mode bias, last_blocks or finetune",
+        )
     names = _shorten_names(layers)
     selected: dict[str, Any] = {}
     for part in config.targets or TARGETS:
         matches = {name: m for name, m in layers.items() if f".{part}." in f".{name}."}
         if not matches and config.targets is not None:
-            fault = f"no linear layer of {config.name} has the name part {part!r}"
-            raise ConfigError("backbone.targets", f"{fault}. Linear layers are named {names}.")
+            raise ConfigError(
+                "backbone.targets",
+                f"no linear layer of {config.name} has the name part {part!r}",
+                f"Linear layers are named {names}",
+            )
         selected |= matches
     if not selected:
-        fault = f"{config.name} has no linear layers in parts named {' or '.join(TARGETS)}"
-        remedy = f"Give some of its linear layers as targets: {names}"
-        raise ConfigError("backbone.targets", f"{fault}. {remedy}.")
+        raise ConfigError(
+            "backbone.targets",
+            f"{config.name} has no linear layers in parts named {' or '.join(TARGETS)}",
+            f"Give some of its linear layers as targets: {names}",
+        )
     return selected
 
 

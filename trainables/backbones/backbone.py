@@ -139,8 +139,11 @@ def hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
         parameters = [p for n, p in model.named_parameters() if f"{n}.".startswith(f"{prefix}.")]
         if not parameters:
             parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
-            fault = f"no parameter's name begins with {prefix!r}. Names begin with"
-            raise ConfigError("backbone.hold", f"{fault} {', '.join(parts)}. Give some of these.")
+            raise ConfigError(
+                "backbone.hold",
+                f"no parameter's name begins with {prefix!r}",
+                f"Names begin with {', '.join(parts)}. Give some of these",
+            )
         for parameter in parameters:
             parameter.requires_grad_(False)
 
@@ -218,8 +221,8 @@ def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ConfigError(
             "backbone.name",
-            f"{name} cannot take {image_size} × {image_size} images "
-            f"({extract_first_line(error)}). Change data.image_size.",
+            f"{name} cannot take {image_size} × {image_size} images ({extract_first_line(error)})",
+            "Change data.image_size",
         ) from error
 
 
@@ -258,10 +261,13 @@ def pool_tokens(model: Any, tokens: Tensor, choice: Tokens) -> Tensor:
     """
     has_tokens = tokens.dim() == 3
     if not has_tokens or (choice != "mean" and getattr(model, "cls_token", None) is None):
-        fault = "has no class token" if has_tokens else "makes maps and not tokens"
-        remedy = "Set backbone.tokens to mean" if has_tokens else "Leave backbone.tokens out"
-        message = f"the model {fault}, so {choice!r} cannot be taken"
-        raise ConfigError("backbone.tokens", f"{message}. {remedy}, or use a ViT that has one.")
+        raise ConfigError(
+            "backbone.tokens",
+            f"the model {'has no class token' if has_tokens else 'makes maps and not tokens'}, so "
+            f"{choice!r} cannot be taken",
+            f"{'Set backbone.tokens to mean' if has_tokens else 'Leave backbone.tokens out'}, or "
+            "use a ViT that has one",
+        )
     patches = tokens[:, getattr(model, "num_prefix_tokens", 0) :]
     parts = [] if choice == "mean" else [tokens[:, 0]]
     parts += [] if choice == "class" else [patches.mean(1)]

@@ -83,9 +83,9 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
     if fault:
         raise ConfigError(
             "backbone.name",
-            f"{option} needs a timm transformer that keeps its tokens, and {name} is not one "
-            f"for {image_size} × {image_size} images ({fault}). Take deit_small_patch16_224 or "
-            f"another ViT, or leave {option} out.",
+            f"{option} needs a timm transformer that keeps its tokens, and {name} is not one for "
+            f"{image_size} × {image_size} images ({fault})",
+            f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
         )
 
 

@@ -90,9 +90,11 @@ class GradCacheRunner:
         # The plan checked the model as it was built; since then norms may have begun to train.
         for norm in find_batch_norms(self.backbone):
             if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
-                fault = f"a batch cannot be divided while {type(norm).__name__} is in training mode"
-                remedy = "Set backbone.freeze_bn: true, or leave out micro_batch and processes"
-                raise ConfigError("training", f"{fault}. {remedy}.")
+                raise ConfigError(
+                    "training",
+                    f"a batch cannot be divided while {type(norm).__name__} is in training mode",
+                    "Set backbone.freeze_bn: true, or leave out micro_batch and processes",
+                )
         # keep the graph of a single part; others are computed again in `backward`
         with torch.set_grad_enabled(at_once):
             features = torch.cat([self._compute(part) for part in parts])

@@ -33,8 +33,9 @@ def check_checkpointing(name: str) -> None:
     except (AssertionError, AttributeError):  # how timm's models refuse
         raise ConfigError(
             "training.checkpointing",
-            f"the backbone {name} cannot checkpoint; {', '.join(BACKBONES)} and timm's models with "
-            "set_grad_checkpointing can. Leave it out, or give training.micro_batch instead.",
+            f"the backbone {name} cannot checkpoint; {', '.join(BACKBONES)} and timm's models "
+            "with set_grad_checkpointing can",
+            "Leave it out, or give training.micro_batch instead",
         ) from None
 
 
@@ -54,27 +55,31 @@ def check_parts(
         exchanged: None: one process passes all parts. True: each part has a process and a GPU, and
             SyncBatchNorm exchanges statistics. False: each part has a process on a CPU.
     """
-    prefix = f"batches of the backbone {name} cannot be divided, because"
     model = build_on_meta(name, image_size).train()
     norms = find_batch_norms(model)
     if freeze_bn:  # statistics of InstanceNorm are never frozen
         norms = [norm for norm in norms if not isinstance(norm, _BatchNorm)]
     remaining = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
     if remaining:
-        kind = type(remaining[0]).__name__
-        fault = f"{len(remaining)} norms ({kind}) use statistics of the whole batch"
-        remedy = "Set backbone.freeze_bn: true, or take a backbone with LayerNorm such as a ViT"
-        if exchanged is False and all(map(_can_exchange, norms)):
-            remedy += ", or give each process a GPU (resources.gpus)"
-        raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
+        can_exchange = exchanged is False and all(map(_can_exchange, norms))
+        raise ConfigError(
+            option,
+            f"batches of the backbone {name} cannot be divided, because {len(remaining)} norms "
+            f"({type(remaining[0]).__name__}) use statistics of the whole batch",
+            "Set backbone.freeze_bn: true, or take a backbone with LayerNorm such as a ViT"
+            f"{', or give each process a GPU (resources.gpus)' if can_exchange else ''}",
+        )
     # record which operations of a pass draw random numbers
     with torch.device("meta"), torch.no_grad(), _Draws() as draws:
         maps = model.forward_features(torch.empty(2, 3, image_size, image_size))  # type: ignore[operator]
         model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     if draws.operations:
-        fault = f"it draws random numbers in training ({', '.join(sorted(draws.operations))})"
-        remedy = f"Leave out {option}, or take a backbone without dropout and stochastic depth"
-        raise ConfigError(option, f"{prefix} {fault}. {remedy}.")
+        raise ConfigError(
+            option,
+            f"batches of the backbone {name} cannot be divided, because it draws random numbers in "
+            f"training ({', '.join(sorted(draws.operations))})",
+            f"Leave out {option}, or take a backbone without dropout and stochastic depth",
+        )
 
 
 def find_batch_norms(model: nn.Module) -> list[nn.Module]:

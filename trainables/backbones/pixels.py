@@ -48,7 +48,7 @@ def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels
         other = 255 if maximum == 1 else 1
         raise ConfigError(
             "backbone.mean",
-            f"{list(mean)} cannot be the mean of pixels from 0 to {maximum}. Give "
-            f"backbone.pixel_max: {other} if the pixels are from 0 to {other}.",
+            f"{list(mean)} cannot be the mean of pixels from 0 to {maximum}",
+            f"Give backbone.pixel_max: {other} if the pixels are from 0 to {other}",
         )
     return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

@@ -24,9 +24,11 @@ def import_timm() -> Any:
     try:
         return import_module("timm")
     except (ImportError, OSError, RuntimeError) as error:
-        fault = f"timm cannot be imported ({extract_first_line(error)})"
-        remedy = "Reinstall timm, torch and torchvision from the same package index."
-        raise ConfigError("timm", f"{fault}. {remedy}") from error
+        raise ConfigError(
+            "timm",
+            f"timm cannot be imported ({extract_first_line(error)})",
+            "Reinstall timm, torch and torchvision from the same package index",
+        ) from error
 
 
 def extract_first_line(error: Exception) -> str:
@@ -42,8 +44,8 @@ def check_name(name: str) -> None:
     near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3, cutoff=0.5)
     raise ConfigError(
         "backbone.name",
-        f"{name!r} is neither a model of timm nor one of {', '.join(BACKBONES)}. "
-        + (f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()."),
+        f"{name!r} is neither a model of timm nor one of {', '.join(BACKBONES)}",
+        f"Did you mean {', '.join(near)}?" if near else "See timm.list_models().",
     )
 
 
@@ -77,8 +79,9 @@ def download_model(name: str, image_size: int | None = None) -> nn.Module:
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         raise ConfigError(
             "backbone.weights",
-            f"timm's weights of {name} could not be fetched ({extract_first_line(error)}). Check "
-            "the connection, or set backbone.weights to packaged, none, or the path of a file.",
+            f"timm's weights of {name} could not be fetched ({extract_first_line(error)})",
+            "Check the connection, or set backbone.weights to packaged, none, or the path of a "
+            "file",
         ) from error
 
 

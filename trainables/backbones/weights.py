@@ -72,8 +72,8 @@ def check_route(config: "BackboneConfig") -> None:
     if not fits:
         raise ConfigError(
             OPTION,
-            f"there are no {config.weights!r} weights of {config.name}. Give weights: {usual} for "
-            f"pretrained weights; the option takes {KNOWN}.",
+            f"there are no {config.weights!r} weights of {config.name}",
+            f"Give weights: {usual} for pretrained weights; the option takes {KNOWN}",
         )
 
 
@@ -123,8 +123,8 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     except (OSError, RuntimeError) as error:
         raise ConfigError(
             OPTION,
-            f"torchvision could not fetch {name} ({extract_first_line(error)}). Check the "
-            "connection, or set backbone.weights to none or the path of a file.",
+            f"torchvision could not fetch {name} ({extract_first_line(error)})",
+            "Check the connection, or set backbone.weights to none or the path of a file",
         ) from error
     return tensors
 
@@ -147,14 +147,21 @@ def _check_digest(path: Path, expected: str | None) -> None:
     except OSError as error:
         raise ConfigError(
             OPTION,
-            f"{path} cannot be read ({error.strerror}). Give {KNOWN}; see `ablate backbones`.",
+            f"{path} cannot be read ({error.strerror})",
+            f"Give {KNOWN}; see `ablate backbones`",
         ) from error
     if expected is None:
-        fault = f"the SHA-256 of the weights file is missing. If you trust {path}, give {digest}."
-        raise ConfigError("backbone.weights_sha256", fault)
+        raise ConfigError(
+            "backbone.weights_sha256",
+            "the SHA-256 of the weights file is missing",
+            f"If you trust {path}, give {digest}",
+        )
     if digest != expected.lower():
-        fault = f"the SHA-256 of {path} is {digest}, not {expected}. Give the right "
-        raise ConfigError("backbone.weights_sha256", f"{fault}backbone.weights or SHA-256.")
+        raise ConfigError(
+            "backbone.weights_sha256",
+            f"the SHA-256 of {path} is {digest}, not {expected}",
+            "Give the right backbone.weights or SHA-256",
+        )
 
 
 def describe_missing_weights(config: "BackboneConfig") -> str | None:
@@ -194,15 +201,19 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     except Exception as error:
         # Readers raise many types of errors: those of pickle, zip, struct, safetensors.
         is_unsafe = isinstance(error, pickle.UnpicklingError)
-        fault = "it holds more than tensors" if is_unsafe else extract_first_line(error)
-        message = f"{path} is no readable state_dict ({fault}). Give another file."
-        raise ConfigError(OPTION, message) from error
+        raise ConfigError(
+            OPTION,
+            f"{path} is no readable state_dict "
+            f"({'it holds more than tensors' if is_unsafe else extract_first_line(error)})",
+            "Give another file",
+        ) from error
     for key in ("state_dict", "model", "model_state_dict"):  # where checkpoints hold the tensors
         if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
             loaded = loaded[key]
     if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        message = f"{path} is no state_dict of names and tensors. Give another file."
-        raise ConfigError(OPTION, message)
+        raise ConfigError(
+            OPTION, f"{path} is no state_dict of names and tensors", "Give another file"
+        )
     return {str(name).removeprefix("module."): value for name, value in loaded.items()}
 
 
@@ -238,7 +249,10 @@ def load_tensors_into(
     )
     if differences:
         own = BACKBONES.get(name)
-        usual = "Name the model from which the file was saved." if own is None else own.FILE
-        fault = f"{source} is no weights file of {name}, which needs {len(needed)} tensors"
-        raise ConfigError(OPTION, f"{fault}: {differences}. {usual}")
+        raise ConfigError(
+            OPTION,
+            f"{source} is no weights file of {name}, which needs {len(needed)} tensors: "
+            f"{differences}",
+            "Name the model from which the file was saved" if own is None else own.FILE,
+        )
     model.load_state_dict({k: v for k, v in tensors.items() if k in state}, strict=False)

@@ -60,9 +60,11 @@ class SplitConfig(ComponentConfig):
         if only_one_is_set or (self.part or 0) >= (self.parts or 1):
             raise ValueError(f"`part` must be 0 to `parts` − 1, not {self.part} of {self.parts}")
         if self.parts is not None and (self.by == "images" or self.protocol == "paper"):
-            fault = "`parts` cannot be combined with `by: images` or `protocol: paper`"
             raise ConfigError(
-                "parts", f"{fault}, which have no validation classes. Leave `parts` out."
+                "parts",
+                "`parts` cannot be combined with `by: images` or `protocol: paper`, which have no "
+                "validation classes",
+                "Leave `parts` out",
             )
         return self
 
@@ -70,19 +72,28 @@ class SplitConfig(ComponentConfig):
     def check_classes(self) -> "SplitConfig":
         """Check `folds`, the index `fold` of the one held out, and `train_classes`."""
         if self.by == "images" and self.train_classes is not None:
-            fault = "with `by: images` each split has images of all classes"
-            raise ConfigError("train_classes", f"{fault}. Leave out `train_classes`.")
+            raise ConfigError(
+                "train_classes",
+                "with `by: images` each split has images of all classes",
+                "Leave out `train_classes`",
+            )
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
-            fault = f"`{key}: {getattr(self, key)}` divides classes, but this trial splits images"
-            raise ConfigError(key, f"{fault}. Leave out `{key}`.")
+            raise ConfigError(
+                key,
+                f"`{key}: {getattr(self, key)}` divides classes, but this trial splits images",
+                f"Leave out `{key}`",
+            )
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
-                key = "fold" if self.fold is not None else "blocks"
-                raise ValueError(f"`{key}` needs `folds`. Give the number of folds, too.")
+                raise ValueError(
+                    f"`{'fold' if self.fold is not None else 'blocks'}` needs `folds`. Give the "
+                    "number of folds, too."
+                )
         elif self.fold is None or self.fold >= self.folds:
-            fault = f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
-            raise ValueError(fault)
+            raise ValueError(
+                f"with {self.folds} folds, fold must be 0 to {self.folds - 1}, not {self.fold}"
+            )
         elif self.protocol == "paper":
             raise ValueError("`folds` needs `protocol: held_out`; under `paper` all classes train")
         return self
@@ -116,19 +127,26 @@ class AugmentConfig(ComponentConfig):
     def check_crop_options(self) -> "AugmentConfig":
         """Refuse invalid crops, and crop options that have no effect beside `resize` or `pad`."""
         if self.resize and self.pad:
-            fault = f"pad {self.pad} and data.augment.resize exclude each other"
-            raise ConfigError("pad", f"{fault}. Leave one of them out.")
+            raise ConfigError(
+                "pad",
+                f"pad {self.pad} and data.augment.resize exclude each other",
+                "Leave one of them out",
+            )
         fixed_crop = "resize" if self.resize else "pad" if self.pad else None
         for name, most in (("crop_scale", 1), ("crop_ratio", inf)):
             low, high = getattr(self, name)
             if not 0 < low <= high <= most:
-                fault = f"{name} must have 0 < low <= high <= {most}, not [{low:g}, {high:g}]"
-                raise ValueError(fault)
+                raise ValueError(
+                    f"{name} must have 0 < low <= high <= {most}, not [{low:g}, {high:g}]"
+                )
             # with a fixed crop, both must have their defaults
             if fixed_crop and (low, high) != type(self).model_fields[name].default:
-                fault = f"[{low:g}, {high:g}] has no effect with data.augment.{fixed_crop}"
-                remedy = f"whose crops have a fixed size. Leave out {name} or {fixed_crop}."
-                raise ConfigError(name, f"{fault}, {remedy}")
+                raise ConfigError(
+                    name,
+                    f"[{low:g}, {high:g}] has no effect with data.augment.{fixed_crop}, whose "
+                    "crops have a fixed size",
+                    f"Leave out {name} or {fixed_crop}",
+                )
         return self
 
 
@@ -172,23 +190,34 @@ class DataConfig(ComponentConfig):
         resize = self.augment.resize or 0
         for name, side in (("eval_resize", self.eval_resize), ("augment.resize", resize)):
             if side and side < self.image_size:
-                fault = f"side {side} is less than the crop, data.image_size: {self.image_size}"
-                raise ConfigError(name, f"{fault}. Raise {name}, or lower data.image_size.")
+                raise ConfigError(
+                    name,
+                    f"side {side} is less than the crop, data.image_size: {self.image_size}",
+                    f"Raise {name}, or lower data.image_size",
+                )
         if self.drawings:  # these are stored as they are
             for name, default in (("stored_side", None), ("store", "auto")):
                 if (value := getattr(self, name)) != default:
-                    fault = f"{value} is for photographs, and {self.name} are drawings"
-                    raise ConfigError(name, f"{fault}. Leave out {name}.")
+                    raise ConfigError(
+                        name,
+                        f"{value} is for photographs, and {self.name} are drawings",
+                        f"Leave out {name}",
+                    )
             return self
         # photographs must be stored at least as large as training and evaluation need
         needed = max(self.eval_side, resize)
         if isinstance(self.stored_side, int) and self.stored_side < needed:
-            fault = f"side {self.stored_side} is less than {needed}, to which images are resized"
-            raise ConfigError("stored_side", f"{fault}. Raise stored_side, or leave it out.")
+            raise ConfigError(
+                "stored_side",
+                f"side {self.stored_side} is less than {needed}, to which images are resized",
+                "Raise stored_side, or leave it out",
+            )
         if self.stored_short_side is not None and resize > self.stored_short_side:
-            fault = f"side {resize} is more than that of stored images, {self.stored_short_side}"
-            remedy = f"Lower augment.resize, or give data.stored_side: {resize}."
-            raise ConfigError("augment.resize", f"{fault}. {remedy}")
+            raise ConfigError(
+                "augment.resize",
+                f"side {resize} is more than that of stored images, {self.stored_short_side}",
+                f"Lower augment.resize, or give data.stored_side: {resize}",
+            )
         return self
 
     @property

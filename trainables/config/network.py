@@ -83,8 +83,12 @@ class BackboneConfig(ComponentConfig):
         for name in PART_OPTIONS:
             modes = PARTIAL_MODES if name == "blocks" else ("lora",)
             if getattr(self, name) is not None and self.mode not in modes:
-                fault = f"{name} has no effect with backbone.mode: {self.mode}, only with"
-                raise ConfigError(name, f"{fault} {', '.join(modes)}. Leave {name} out.")
+                raise ConfigError(
+                    name,
+                    f"{name} has no effect with backbone.mode: {self.mode}, only with "
+                    f"{', '.join(modes)}",
+                    f"Leave {name} out",
+                )
         return self
 
     @property

@@ -83,10 +83,13 @@ class OptimizerConfig(ComponentConfig):
         has_momentum = self.name == "sgd" and self.momentum > 0
         for name in ("nesterov", "dampening"):
             if getattr(self, name) is not None and not has_momentum:
-                fault = f"{self.name} with a momentum of {self.momentum:g} does not use {name}"
-                raise ConfigError(name, f"{fault}. Leave out {name}, or take sgd with a momentum.")
+                raise ConfigError(
+                    name,
+                    f"{self.name} with a momentum of {self.momentum:g} does not use {name}",
+                    f"Leave out {name}, or take sgd with a momentum",
+                )
         if self.nesterov and self.dampening is not None:
-            raise ConfigError("nesterov", "nesterov excludes dampening. Leave one of them out.")
+            raise ConfigError("nesterov", "nesterov excludes dampening", "Leave one of them out")
         return self
 
     def get_weight_decay(self, role: Role) -> float:
@@ -133,17 +136,29 @@ class ScheduleConfig(ComponentConfig):
         """Refuse options that this schedule does not use."""
         milestones = list(self.milestones or ())
         if (self.name == "multi_step") != bool(milestones):
-            fault = f"milestones {milestones} do not fit schedule.name: {self.name}"
-            raise ConfigError("milestones", f"{fault}. Only multi_step has, and needs, milestones.")
+            raise ConfigError(
+                "milestones",
+                f"milestones {milestones} do not fit schedule.name: {self.name}",
+                "Only multi_step has, and needs, milestones",
+            )
         if milestones != sorted(set(milestones)):
-            fault = f"milestones {milestones} do not rise. Give each epoch once, in rising order."
-            raise ConfigError("milestones", fault)
+            raise ConfigError(
+                "milestones",
+                f"milestones {milestones} do not rise",
+                "Give each epoch once, in rising order",
+            )
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            fault = f"only the schedules step and multi_step use `counted_from`, not {self.name}"
-            raise ConfigError("counted_from", f"{fault}. Leave it out.")
+            raise ConfigError(
+                "counted_from",
+                f"only the schedules step and multi_step use `counted_from`, not {self.name}",
+                "Leave it out",
+            )
         if self.warmup_hold is not None and self.warmup_epochs == 0:
-            fault = f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up. Set "
-            raise ConfigError("warmup_hold", f"{fault}warmup_epochs, or leave out warmup_hold.")
+            raise ConfigError(
+                "warmup_hold",
+                f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up",
+                "Set warmup_epochs, or leave out warmup_hold",
+            )
         return self
 
     @property

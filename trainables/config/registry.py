@@ -52,7 +52,7 @@ class Strict(BaseModel):
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and _is_number_field(cls, key):
                 text = str(value).lower() if isinstance(value, bool) else "a list with true/false"
-                raise ConfigError(str(key), f"{key} must be a number, not {text}. Write digits.")
+                raise ConfigError(str(key), f"{key} must be a number, not {text}", "Write digits")
         return data
 
 
@@ -119,24 +119,34 @@ class Registry(Generic[T]):
             """Register and return a component; refuse a taken name, and an incomplete class."""
             other = self._components.get(name)  # may be the same component, loaded before
             if other is not None and _find_origin(other) != _find_origin(component):
-                modules = f"{other.__module__} and {component.__module__}"
-                fault = f"{name!r} is registered twice, by {modules}. Rename one of the two."
-                raise ConfigError(f"{self.name}.{name}", fault)
+                raise ConfigError(
+                    f"{self.name}.{name}",
+                    f"{name!r} is registered twice, by {other.__module__} and "
+                    f"{component.__module__}",
+                    "Rename one of the two",
+                )
             for hook in getattr(component, "REMOVED_HOOKS", ()):
                 if hasattr(component, hook):
-                    fault = f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0"
-                    remedy = "CHANGELOG.md of ablate names its successor."
-                    raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
+                    raise ConfigError(
+                        ".".join(_find_origin(component)),
+                        f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0",
+                        "CHANGELOG.md of ablate names its successor",
+                    )
             for attribute in getattr(component, "REQUIRED", ()):
                 if not hasattr(component, attribute):
-                    fault = f"{self.name}.{name} lacks {attribute}. Add {attribute} to the class."
-                    raise ConfigError(".".join(_find_origin(component)), fault)
+                    raise ConfigError(
+                        ".".join(_find_origin(component)),
+                        f"{self.name}.{name} lacks {attribute}",
+                        f"Add {attribute} to the class",
+                    )
             fields = getattr(getattr(component, "Config", None), "model_fields", {})
             names = get_args(fields["name"].annotation) if "name" in fields else ()
             if names and name not in names:
-                fault = f"{self.name}.{name} has a Config whose `name` is {names[0]!r}"
-                remedy = f'Write `name: Literal["{name}"] = "{name}"`.'
-                raise ConfigError(".".join(_find_origin(component)), f"{fault}. {remedy}")
+                raise ConfigError(
+                    ".".join(_find_origin(component)),
+                    f"{self.name}.{name} has a Config whose `name` is {names[0]!r}",
+                    f'Write `name: Literal["{name}"] = "{name}"`',
+                )
             self._components[name] = component
             return component
 

@@ -57,8 +57,9 @@ class TrainingConfig(ComponentConfig):
     def check_whole_classes(self) -> "TrainingConfig":
         """Check that a batch can have `per_class` images of each of its classes."""
         if self.batch_size % self.per_class:
-            fault = f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
-            raise ValueError(fault)
+            raise ValueError(
+                f"batch_size {self.batch_size} must be a multiple of per_class {self.per_class}"
+            )
         return self
 
 

@@ -97,11 +97,17 @@ def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = Fals
         return
     backbone, images = config.backbone, config.training.batch_size
     if backbone.mode == "frozen":
-        fault = f"{processes} processes gain nothing with backbone.mode: frozen and cached features"
-        raise ConfigError(PROCESSES, f"{fault}. Give 1 process, and run several trials at a time.")
+        raise ConfigError(
+            PROCESSES,
+            f"{processes} processes gain nothing with backbone.mode: frozen and cached features",
+            "Give 1 process, and run several trials at a time",
+        )
     if images < processes:
-        fault = f"{processes} processes are more than the {images} images of a batch"
-        raise ConfigError(PROCESSES, f"{fault}. Give at most {images} processes.")
+        raise ConfigError(
+            PROCESSES,
+            f"{processes} processes are more than the {images} images of a batch",
+            f"Give at most {images} processes",
+        )
     # refuse a backbone in which an image's features depend on other images of the batch
     options = {"freeze_bn": backbone.freeze_bn, "exchanged": on_gpus}
     check_parts(backbone.name, config.data.image_size, option=PROCESSES, **options)

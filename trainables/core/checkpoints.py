@@ -53,9 +53,11 @@ class Checkpoints:
                 content = _read_verified(path)
                 stored = {key: content.get(key) for key in self.identity}
                 if stored != self.identity:
-                    fault = f"This checkpoint belongs to {stored}, not to {self.identity}"
-                    remedy = "Give another output folder, or remove the folder of the checkpoint."
-                    raise ConfigError(str(path), f"{fault}. {remedy}")
+                    raise ConfigError(
+                        str(path),
+                        f"This checkpoint belongs to {stored}, not to {self.identity}",
+                        "Give another output folder, or remove the folder of the checkpoint",
+                    )
                 has_best = content["best"] > 0  # epochs count from 1
                 best = _read_verified(self._locate_best(content["best"])) if has_best else None
                 return content["state"], best

@@ -47,8 +47,11 @@ class EpochMetrics:
                 loss = part if loss is None else loss + part
         self.length += 1
         if loss is None:
-            fault = "All terms of the loss have the weight 0"
-            raise ConfigError("method", f"{fault}. Give at least one term a positive weight.")
+            raise ConfigError(
+                "method",
+                "All terms of the loss have the weight 0",
+                "Give at least one term a positive weight",
+            )
         return loss
 
     def add_observed(self, scalars: dict[str, Tensor]) -> None:

@@ -108,8 +108,11 @@ def check_base(network: Network, sha256: str | None, file: str) -> None:
     """Refuse `file`, made with base weights of digest `sha256`, if the network's differ."""
     actual = compute_base_digest(network)
     if actual != sha256:
-        fault = f"the weights here have the digest {actual}, but {file} was trained on {sha256}"
-        raise ConfigError("backbone.weights", f"{fault}. Provide the weights of its training.")
+        raise ConfigError(
+            "backbone.weights",
+            f"the weights here have the digest {actual}, but {file} was trained on {sha256}",
+            "Provide the weights of its training",
+        )
 
 
 @dataclass(eq=False)
@@ -154,8 +157,11 @@ class Model:
         """Compute logits [N, C] of images for C training classes; see `embed` for the arguments."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
-            fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
-            raise ConfigError("logits", fault)
+            raise ConfigError(
+                "logits",
+                f"A model of {method} with {loss} has no weight vector per class",
+                "Use `embed`",
+            )
         return self._apply_to_images(self.network.logits, images, batch_size)
 
     # not inference mode, because a caller may train on the results
@@ -177,8 +183,11 @@ class Model:
                 inputs = backbone(inputs)
             parts.append(function(inputs).cpu())
             if not torch.isfinite(parts[-1]).all():
-                fault = "The model's outputs are NaN or infinite, because its training diverged"
-                raise ConfigError("model", f"{fault}. Use another model.")
+                raise ConfigError(
+                    "model",
+                    "The model's outputs are NaN or infinite, because its training diverged",
+                    "Use another model",
+                )
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -202,7 +211,7 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
 
     def require(condition: bool, fault: str) -> None:
         if not condition:
-            raise ConfigError(str(path), f"{fault}. {DAMAGED}")
+            raise ConfigError(str(path), fault, DAMAGED)
 
     # a small file must not make the loss or the backbone allocate gigabytes
     vector_bytes = 4 * len(classes) * config.embedding.dim
@@ -259,12 +268,16 @@ def list_pictures(root: Path, argument: str = "images") -> list[Path]:
         linked_folders = [path for path in root.iterdir() if path.is_symlink() and path.is_dir()]
         files = {file for folder in (root, *linked_folders) for file in iterate_images(folder)}
     except OSError as error:
-        fault = f"The folder {root} cannot be read ({error.strerror}). Give a folder of pictures."
-        raise ConfigError(argument, fault) from error
+        raise ConfigError(
+            argument,
+            f"The folder {root} cannot be read ({error.strerror})",
+            "Give a folder of pictures",
+        ) from error
     if not files:
         endings = " ".join(SUFFIXES)
-        fault = f"{root} has no picture. Give a folder with files that end in {endings}."
-        raise ConfigError(argument, fault)
+        raise ConfigError(
+            argument, f"{root} has no picture", f"Give a folder with files that end in {endings}"
+        )
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
@@ -280,7 +293,7 @@ def convert_to_images(
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
-        raise ConfigError("images", "There is no image. Give at least one image.")
+        raise ConfigError("images", "There is no image", "Give at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         arrays = [_convert_picture(image, n, short_side) for n, image in enumerate(images)]
         sizes = torch.tensor([array.size for array in arrays])
@@ -298,13 +311,14 @@ def convert_to_images(
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        raise ConfigError("images", f"Images cannot be {type(images)}. {IMAGES_REMEDY}") from None
+        raise ConfigError("images", f"Images cannot be {type(images)}", IMAGES_REMEDY) from None
     is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
     is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3 or 4], not [N, H, W]
     if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:
         return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
-    fault = f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}"
-    raise ConfigError("images", f"{fault}. {IMAGES_REMEDY}")
+    raise ConfigError(
+        "images", f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}", IMAGES_REMEDY
+    )
 
 
 def _convert_picture(
@@ -312,8 +326,9 @@ def _convert_picture(
 ) -> np.ndarray[Any, Any]:
     """Convert an opened picture to upright 8-bit RGB; refuse EPS, which starts Ghostscript."""
     if image.format == "EPS":
-        label = f"images[{number}]"
-        raise ConfigError(label, "An EPS drawing has no pixels. Convert it to PNG or JPEG first.")
+        raise ConfigError(
+            f"images[{number}]", "An EPS drawing has no pixels", "Convert it to PNG or JPEG first"
+        )
     upright = convert_to_rgb(ImageOps.exif_transpose(image))
     return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 
@@ -328,28 +343,39 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, MemoryError) as error:
         cause = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
-        fault = f"This is no best.safetensors of a trial ({cause}). Give the path of one."
-        raise ConfigError(str(path), fault) from error
+        raise ConfigError(
+            str(path), f"This is no best.safetensors of a trial ({cause})", "Give the path of one"
+        ) from error
     # ValueError: the metadata is no JSON; RecursionError: the JSON is nested too deeply
     except (SafetensorError, ValueError, RecursionError) as error:
-        fault = f"This is no safetensors file ({error}). Give the path of a best.safetensors."
-        raise ConfigError(str(path), fault) from error
+        raise ConfigError(
+            str(path),
+            f"This is no safetensors file ({error})",
+            "Give the path of a best.safetensors",
+        ) from error
     file_format = metadata.get("format") if isinstance(metadata, dict) else None
     if file_format not in (FORMAT, UNDIGESTED):
-        fault = f"The file's format is {reprlib.repr(file_format)} instead of {FORMAT!r}"
-        raise ConfigError(str(path), f"{fault}. Give the path of a best.safetensors.")
+        raise ConfigError(
+            str(path),
+            f"The file's format is {reprlib.repr(file_format)} instead of {FORMAT!r}",
+            "Give the path of a best.safetensors",
+        )
     digest = metadata.pop("sha256", None)
     is_undigested = digest is None and file_format == UNDIGESTED
     if not is_undigested and digest != _compute_digest(metadata, weights):
-        fault = "The SHA-256 of the file's content differs from the SHA-256 that the file states"
-        raise ConfigError(str(path), f"{fault}. {DAMAGED}")
+        raise ConfigError(
+            str(path),
+            "The SHA-256 of the file's content differs from the SHA-256 that the file states",
+            DAMAGED,
+        )
     try:
         return _Metadata.model_validate(metadata), weights
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        fault = f"The field {field} of the metadata is wrong ({first['msg']})"
-        raise ConfigError(str(path), f"{fault}. {DAMAGED}") from None
+        raise ConfigError(
+            str(path), f"The field {field} of the metadata is wrong ({first['msg']})", DAMAGED
+        ) from None
 
 
 def _to_canonical_json(metadata: dict[str, Any]) -> str:

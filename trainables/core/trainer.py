@@ -124,8 +124,8 @@ class Trainer:
         if self.config.training.packed is not None:
             raise ConfigError(
                 "training.packed",
-                "Since version 0.2.0 a process trains one trial at a time. Remove this option. The "
-                "trial then has another id and trains again.",
+                "Since version 0.2.0 a process trains one trial at a time",
+                "Remove this option. The trial then has another id and trains again",
             )
         self.clock = time.monotonic()
         if self.steps == 0 and self.config.embedding.init == "pca":

@@ -27,15 +27,20 @@ def check_trial_id(trial_id: object) -> str:
     is_plain = Path(text).name == text and text not in ("", "..")
     if is_plain and len(text) <= LONGEST and text.isprintable():
         return text
-    fault = f"{repr(trial_id)[:LONGEST]} is not a plain name, so a record was edited or damaged"
-    raise ConfigError("trial id", f"{fault}. Restore a copy of the records, or give another --out.")
+    raise ConfigError(
+        "trial id",
+        f"{repr(trial_id)[:LONGEST]} is not a plain name, so a record was edited or damaged",
+        "Restore a copy of the records, or give another --out",
+    )
 
 
 def locate_trial_folder(trials: Path, trial_id: object) -> Path:
     """Return the path of a trial's folder, which may not exist yet; refuse a symbolic link."""
     folder = trials / check_trial_id(trial_id)
     if folder.is_symlink():
-        fault = "The trial's folder is a symbolic link, which leads out of the output folder"
-        remedy = "Replace the link by a copy of the folder to which it points."
-        raise ConfigError(str(folder), f"{fault}. {remedy}")
+        raise ConfigError(
+            str(folder),
+            "The trial's folder is a symbolic link, which leads out of the output folder",
+            "Replace the link by a copy of the folder to which it points",
+        )
     return folder

@@ -68,12 +68,11 @@ def explain_write_errors(cache: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in UNWRITABLE:
             raise
-        reason = os.strerror(error.errno or 0)
-        remedy = (
-            "Free some space there, or set ABLATE_CACHE to another folder with room for images."
-        )
-        fault = f"the cache {cache} cannot be written ({reason})"
-        raise CacheError(error.errno, f"{fault}. {remedy}") from error
+        raise CacheError(
+            error.errno,
+            f"the cache {cache} cannot be written ({os.strerror(error.errno or 0)}). Free some "
+            "space there, or set ABLATE_CACHE to another folder with room for images.",
+        ) from error
 
 
 @contextmanager

@@ -113,15 +113,18 @@ class Index:
         by_path: dict[str, Row] = {}
         for row in rows:
             if row.path in by_path:
-                raise ConfigError(where, f"the list names {row.path} twice. List each image once.")
+                raise ConfigError(where, f"the list names {row.path} twice", "List each image once")
             if row.path.startswith("/") or ".." in row.path.split("/"):
-                fault = f"the path {row.path!r} leads out of the images' folder"
-                raise ConfigError(where, f"{fault}. Write a path that is relative to this folder.")
+                raise ConfigError(
+                    where,
+                    f"the path {row.path!r} leads out of the images' folder",
+                    "Write a path that is relative to this folder",
+                )
             if row.path != row.path.encode(errors="ignore").decode():  # has bytes not in UTF-8
-                raise ConfigError(where, f"the path {row.path!r} is not UTF-8. Rename the file.")
+                raise ConfigError(where, f"the path {row.path!r} is not UTF-8", "Rename the file")
             by_path[row.path] = row
         if not by_path:
-            raise ConfigError(where, "the list names no images. Unpack the data set again.")
+            raise ConfigError(where, "the list names no images", "Unpack the data set again")
         return Index(base, tuple(by_path.values()))
 
     def to_plan_dataset(self) -> Dataset:
@@ -161,22 +164,31 @@ class Index:
         for part, rows in members.items():
             n_roleless = int((roles[rows] == BOTH).sum())  # BOTH: the row states no role
             if 0 < n_roleless < len(rows):
-                fault = f"{n_roleless:,} {part} images have no role, and all others have one"
-                raise ConfigError(where, f"{fault}. Write query or gallery for all, or for none.")
+                raise ConfigError(
+                    where,
+                    f"{n_roleless:,} {part} images have no role, and all others have one",
+                    "Write query or gallery for all, or for none",
+                )
         undivided, train, val, test = members.values()  # row numbers, in the order of PARTS
         if not len(test):
-            raise ConfigError(where, "no image has the part test. Give it to some images.")
+            raise ConfigError(where, "no image has the part test", "Give it to some images")
         if len(undivided):
             path = self.rows[undivided[0]].path
-            fault = f"{len(undivided):,} images have no part, such as {path}"
-            raise ConfigError(where, f"{fault}. Write train, val or test for all, or for none.")
+            raise ConfigError(
+                where,
+                f"{len(undivided):,} images have no part, such as {path}",
+                "Write train, val or test for all, or for none",
+            )
         # check that all test classes train (classification) or none does (retrieval)
         tested = np.unique(labels[test])
         shared = np.intersect1d(tested, labels[np.concatenate([train, val])])
         if 0 < len(shared) < len(tested):
             names = ", ".join(classes[label] for label in shared[:3])
-            fault = f"{len(shared)} of {len(tested)} test classes have training images ({names})"
-            raise ConfigError(where, f"{fault}. Give training images to all of them, or to none.")
+            raise ConfigError(
+                where,
+                f"{len(shared)} of {len(tested)} test classes have training images ({names})",
+                "Give training images to all of them, or to none",
+            )
         train_rows, val_rows, test_rows = map(torch.from_numpy, (train, val, test))
         return Official(train_rows, test_rows, val_rows if len(val) else None, shared.size > 0)
 
@@ -211,9 +223,9 @@ class DataSource(ABC):
         return ConfigError(
             "data.root",
             f"{cls.ABOUT.title if cls.ABOUT else 'the data set'} in {base} differs from its list "
-            f"or its makers' counts: {'; '.join(problems)}. Unpack the data set again, or accept "
-            "the difference with --allow-partial (data.allow_partial: true). Trials then differ "
-            "from those of the complete data set.",
+            f"or its makers' counts: {'; '.join(problems)}",
+            "Unpack the data set again, or accept the difference with --allow-partial "
+            "(data.allow_partial: true). Trials then differ from those of the complete data set",
         )
 
     @classmethod

@@ -73,11 +73,14 @@ def decode_picture(picture: Picture, short: int | None) -> np.ndarray:
         raise  # the machine has no memory left, or the box is at fault
     except Exception as error:
         # Pillow's plugins raise errors of many types: OSError, SyntaxError, struct.error…
-        unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
-        reason = "it has none of the known formats" if unknown else error
-        message = f"the image cannot be read ({reason}). Replace or remove the file; `ablate data"
-        message += f" check` lists all such files. The known formats are {', '.join(FORMATS)}."
-        raise ConfigError(str(path), message) from error
+        is_unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
+        raise ConfigError(
+            str(path),
+            "the image cannot be read "
+            f"({'it has none of the known formats' if is_unknown else error})",
+            "Replace or remove the file; `ablate data check` lists all such files. The known "
+            f"formats are {', '.join(FORMATS)}",
+        ) from error
     return np.asarray(image if short is None else resize_to_short_side(image, short))
 
 
@@ -98,9 +101,12 @@ def _crop_box(image: Image.Image, box: Box, where: str) -> Image.Image:
     x0, y0, x1, y1 = (round(edge) for edge in box)
     visible = max(x0, 0), max(y0, 0), min(x1, image.width), min(y1, image.height)
     if visible[0] >= visible[2] or visible[1] >= visible[3]:
-        fault = f"the box from ({x0}, {y0}) to ({x1}, {y1}) is outside of the image of "
-        fault += f"{image.width} × {image.height} pixels. Unpack the data set again, or use no box."
-        raise ConfigError(where, fault)
+        raise ConfigError(
+            where,
+            f"the box from ({x0}, {y0}) to ({x1}, {y1}) is outside of the image of {image.width} × "
+            f"{image.height} pixels",
+            "Unpack the data set again, or use no box",
+        )
     return image.crop(visible)
 
 

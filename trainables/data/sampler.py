@@ -24,15 +24,20 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
         ConfigError: batch_size is no multiple of per_class, or needs more classes than train.
     """
     if batch_size % per_class:
-        fault = f"{batch_size} is not a multiple of per_class {per_class}"
-        raise ConfigError("training.batch_size", f"{fault}. Give a multiple of {per_class}.")
+        raise ConfigError(
+            "training.batch_size",
+            f"{batch_size} is not a multiple of per_class {per_class}",
+            f"Give a multiple of {per_class}",
+        )
     per_batch = batch_size // per_class
     if per_class > 1 and per_batch > classes:  # with per_class 1 a batch may repeat classes
-        fault = f"batches of {batch_size} images, {per_class} of each class, need {per_batch} "
-        fault += f"training classes, and data.split leaves {classes}"
-        remedy = f"Give --set training.batch_size={classes * per_class}, or raise "
-        remedy += "training.per_class. Either change makes another trial"
-        raise ConfigError("training.batch_size", f"{fault}. {remedy}.")
+        raise ConfigError(
+            "training.batch_size",
+            f"batches of {batch_size} images, {per_class} of each class, need {per_batch} training "
+            f"classes, and data.split leaves {classes}",
+            f"Give --set training.batch_size={classes * per_class}, or raise training.per_class. "
+            "Either change makes another trial",
+        )
 
 
 def draw_epoch_batches(  # noqa: PLR0917
@@ -59,7 +64,7 @@ def draw_epoch_batches(  # noqa: PLR0917
         ConfigError: batch_size is no multiple of M, or asks for more classes than there are.
     """
     if len(labels) == 0:
-        raise ConfigError("data", "data.split leaves no training images. Change data.split.")
+        raise ConfigError("data", "data.split leaves no training images", "Change data.split")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
     generator = streams.create_generator(seed, "sampler", epoch)

@@ -84,10 +84,13 @@ class Splits:
         """Return the split "train", "val" or "test"; refuse one that does not exist."""
         subset = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if subset is None:
-            reason = ': protocol "paper" trains on all training classes' if name == "val" else ""
-            names = "train, test" if self.val is None else "train, val, test"
-            fault = f"there is no split {name!r}{reason}."
-            raise ConfigError("evaluate", f"{fault} Give one of {names}.")
+            is_paper = name == "val"
+            raise ConfigError(
+                "evaluate",
+                f"there is no split {name!r}"
+                f"{': the protocol paper trains on all training classes' if is_paper else ''}",
+                f"Give one of {'train, test' if self.val is None else 'train, val, test'}",
+            )
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
@@ -96,17 +99,21 @@ class Splits:
             subset = self[name]
             if self.by_images:  # classification compares no images
                 continue
-            fault = ""
             if subset.queries is not None:
                 queries, gallery = subset.labels.tensor_split([subset.queries])
                 if not torch.isin(queries, gallery).any():
-                    fault = f"none of the {len(queries)} queries has an image of its class among "
-                    fault += f"the {len(gallery)} images of the gallery. Correct the images' roles."
+                    raise ConfigError(
+                        f"data, split {name}",
+                        f"none of the {len(queries)} queries has an image of its class among the "
+                        f"{len(gallery)} images of the gallery",
+                        "Correct the images' roles",
+                    )
             elif len(subset) == len(subset.classes):  # each class has one image
-                fault = f"all {len(subset)} classes have one image each, so retrieval can find "
-                fault += "nothing. Add images, or change data.split."
-            if fault:
-                raise ConfigError(f"data, split {name}", fault)
+                raise ConfigError(
+                    f"data, split {name}",
+                    f"all {len(subset)} classes have one image each, so retrieval can find nothing",
+                    "Add images, or change data.split",
+                )
 
     @property
     def selection(self) -> Literal["val", "test"]:
@@ -126,8 +133,11 @@ def split_dataset(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Sp
     A data set's official division replaces the shares `config.test` and `config.validation`.
     """
     if dataset.official is not None and not len(dataset.official.train):
-        fault = "the data set has no training images, so no trial can use it"
-        raise ConfigError("data.name", f"{fault}. Evaluate models on it by `ablate evaluate`.")
+        raise ConfigError(
+            "data.name",
+            "the data set has no training images, so no trial can use it",
+            "Evaluate models on it by `ablate evaluate`",
+        )
     by_images = config.by == "images"
     split = _split_images if by_images else _split_classes
     train, val, test = split(dataset, config)
@@ -147,14 +157,19 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         train_rows = val_rows = test_rows = rows
     else:
         if config.parts is not None:
-            message = "the data set states its test classes, which cannot be cut into parts"
-            raise ConfigError("data.split.parts", f"{message}. Leave out data.split.parts.")
+            raise ConfigError(
+                "data.split.parts",
+                "the data set states its test classes, which cannot be cut into parts",
+                "Leave out data.split.parts",
+            )
         train_rows, test_rows = official.train, official.test
         train, test = (_list_class_names(dataset, rows) for rows in (train_rows, test_rows))
         shared = sorted({*train} & {*test})
         if shared and not official.shared:
-            fault = f"the official training and test splits share the classes {shared[:3]}"
-            raise ValueError(f"{fault}. Put each class into one split.")
+            raise ValueError(
+                f"the official training and test splits share the classes {shared[:3]}. Put each "
+                "class into one split."
+            )
         ignores_val = config.folds is not None or config.protocol == "paper"
         if official.val is not None and not ignores_val:
             val, val_rows = _list_class_names(dataset, official.val), official.val
@@ -200,8 +215,11 @@ def _limit_classes(names: list[str], config: SplitConfig) -> list[str]:
     if config.train_classes is None:
         return names
     if config.train_classes > len(names):
-        fault = f"{config.train_classes} training classes are requested, and {len(names)} can train"
-        raise ConfigError("data.split.train_classes", f"{fault}. Give at most {len(names)}.")
+        raise ConfigError(
+            "data.split.train_classes",
+            f"{config.train_classes} training classes are requested, and {len(names)} can train",
+            f"Give at most {len(names)}",
+        )
     return _permute_names(sorted(names), config.seed, "data.train_classes")[: config.train_classes]
 
 
@@ -223,9 +241,12 @@ def _take_block(
 ) -> tuple[list[str], list[str]]:
     """Cut names into equal blocks; return (names outside block number `block`, names in it)."""
     if len(names) < blocks:
-        kind = "training" if option == "folds" else "test"
-        fault = f"{len(names)} {kind} classes are too few for {blocks} {option}"
-        raise ConfigError(f"data.split.{option}", f"{fault}. Give at most {len(names)}.")
+        raise ConfigError(
+            f"data.split.{option}",
+            f"{len(names)} {'training' if option == 'folds' else 'test'} classes are too few for "
+            f"{blocks} {option}",
+            f"Give at most {len(names)}",
+        )
     start, end = block * len(names) // blocks, (block + 1) * len(names) // blocks
     return names[:start] + names[end:], names[start:end]
 
@@ -245,8 +266,11 @@ def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[li
 def _cut_names(names: list[str], share: float, path: str, keep: int) -> tuple[list[str], list[str]]:
     """Return the first names, `keep` or more if possible, and the last max(1, round(share · n))."""
     if len(names) < 2:
-        fault = f"{len(names)} class(es) cannot be divided: 2 are needed, or 3 with validation"
-        raise ConfigError(path, f"{fault}. Add classes, or set data.split.protocol: paper.")
+        raise ConfigError(
+            path,
+            f"{len(names)} class(es) cannot be divided: 2 are needed, or 3 with validation",
+            "Add classes, or set data.split.protocol: paper",
+        )
     last = max(1, min(round(share * len(names)), len(names) - keep))
     return names[:-last], names[-last:]
 
@@ -286,10 +310,14 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     # refuse data sets whose own division is for retrieval
     official = dataset.official
     if (official is not None and not official.shared) or dataset.roles is not None:
-        tests = "classes that do not train" if dataset.roles is None else "queries and a gallery"
-        fault = f"the data set's test images are {tests}, which only `task: retrieval` can use. "
-        remedy = "Take a data set whose test images show the training classes, or "
-        raise ConfigError("data", f"{fault}{remedy}one without an official division.")
+        raise ConfigError(
+            "data",
+            "the data set's test images are "
+            f"{'classes that do not train' if dataset.roles is None else 'queries and a gallery'}, "
+            "which only `task: retrieval` can use",
+            "Take a data set whose test images show the training classes, or one without an "
+            "official division",
+        )
     # take the official division, or split the images of each class in a random order
     generator = streams.create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
@@ -308,8 +336,11 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
     labels = dataset.labels[test if val is None else torch.cat([test, val])]
     untrained = labels[~torch.isin(labels, dataset.labels[train])]
     if len(untrained):
-        fault = f"class {dataset.classes[int(untrained[0])]} has no image in the training split."
-        raise ConfigError("data", f"{fault} Add training images, or leave that class out.")
+        raise ConfigError(
+            "data",
+            f"class {dataset.classes[int(untrained[0])]} has no image in the training split",
+            "Add training images, or leave that class out",
+        )
     names = _list_class_names(dataset, train)
     return (
         _build_subset(dataset, names, train),
@@ -327,9 +358,12 @@ def _split_class_rows(
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
     small = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1).tolist()
     if small:
-        fault = f"a class needs {keep + 1} images to be divided. {len(small)} class(es) have fewer,"
-        fault += f" such as {dataset.classes[small[0]]} with {int(sizes[small[0]])}."
-        raise ConfigError("data.split", f"{fault} Add images, or leave those classes out.")
+        raise ConfigError(
+            "data.split",
+            f"a class needs {keep + 1} images to be divided. {len(small)} class(es) have fewer, "
+            f"such as {dataset.classes[small[0]]} with {int(sizes[small[0]])}",
+            "Add images, or leave those classes out",
+        )
     last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
     starts = torch.cumsum(sizes, 0) - sizes
     position = torch.arange(len(rows)) - starts[labels]  # of each row in its class

@@ -19,12 +19,18 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     """
     classes = logits.shape[1]
     if len(logits) != len(labels) or len(labels) == 0:
-        fault = f"there are {len(logits)} rows of logits and {len(labels)} labels"
-        raise ConfigError("logits", f"{fault}. Give one label for each row, and one row or more.")
+        raise ConfigError(
+            "logits",
+            f"there are {len(logits)} rows of logits and {len(labels)} labels",
+            "Give one label for each row, and one row or more",
+        )
     lowest, highest = int(labels.min()), int(labels.max())
     if lowest < 0 or highest >= classes:
-        fault = f"labels go from {lowest} to {highest}, and the logits have {classes} columns"
-        raise ConfigError("labels", f"{fault}. Give for each item the column of its class.")
+        raise ConfigError(
+            "labels",
+            f"labels go from {lowest} to {highest}, and the logits have {classes} columns",
+            "Give for each item the column of its class",
+        )
     if torch.isnan(logits).any():
         raise TrialFailure("evaluation: a logit is not a number")
     target = logits.gather(1, labels[:, None])

@@ -72,11 +72,17 @@ def adapt_entry_point(name: str, entry: Any) -> Metric:
     metric = entry if isinstance(entry, Metric) else Metric(name, entry)
     path = f"entry point {name} of ablate.metrics"
     if not NAME.fullmatch(name) or metric.name != name or name in METRIC_REGISTRY:
-        rule = "an unused name of lower-case letters, digits and _, which the Metric has too"
-        raise ConfigError(path, f"{name!r} cannot be the metric's name. Choose {rule}.")
+        raise ConfigError(
+            path,
+            f"{name!r} cannot be the metric's name",
+            "Choose an unused name of lower-case letters, digits and _, which the Metric has too",
+        )
     if not inspect.isfunction(metric.function):
-        fault = f"{entry!r} is no metric. Give a Metric or a function (unit rows, labels) → float."
-        raise ConfigError(path, fault)
+        raise ConfigError(
+            path,
+            f"{entry!r} is no metric",
+            "Give a Metric or a function (unit rows, labels) → float",
+        )
     return metric
 
 

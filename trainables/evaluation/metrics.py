@@ -79,7 +79,9 @@ def evaluate_embeddings(
     # check the input, and group the metrics by what they read
     for name in metrics:
         if name not in ALL and find_ranking_metric(name) is None:
-            raise ConfigError("metrics", f"{name!r} is not a metric. Take one of {', '.join(ALL)}.")
+            raise ConfigError(
+                "metrics", f"{name!r} is not a metric", f"Take one of {', '.join(ALL)}"
+            )
     ranking = {name: metric for name in metrics if (metric := find_ranking_metric(name))}
     by_kind = {kind: [n for n in metrics if n in _FUNCTIONS[kind]] for kind in _FUNCTIONS}
     _check_rows(embeddings, labels)
@@ -87,8 +89,11 @@ def evaluate_embeddings(
     values: dict[str, float] = {}
     for name in by_kind["logits"]:
         if logits is None:
-            fault = f"{name} needs a classifier's logits. Leave out {name}, or set `task: "
-            raise ConfigError(f"metrics.{name}", f"{fault}classification`.")
+            raise ConfigError(
+                f"metrics.{name}",
+                f"{name} needs a classifier's logits",
+                f"Leave out {name}, or set `task: classification`",
+            )
         values[name] = ACCURACY[name](logits, labels.to(logits.device))
     # rank the items; rows before `cut` are queries, and rows after it the gallery
     rows, labels, cut = embeddings, labels.to(embeddings.device), None
@@ -150,14 +155,18 @@ def find_ranking_metric(name: str) -> RankingMetric | None:
 def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
     """Refuse embeddings that do not fit the labels or are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
-        fault = f"there are {len(embeddings)} embeddings and {len(labels)} labels"
-        raise ConfigError("embeddings", f"{fault}. Give embeddings with one label each.")
+        raise ConfigError(
+            "embeddings",
+            f"there are {len(embeddings)} embeddings and {len(labels)} labels",
+            "Give embeddings with one label each",
+        )
     # The sum is cheap; if it is finite, so are all entries. A sum of finite entries may overflow.
     if not torch.isfinite(embeddings.sum()):
         n_bad = int((~torch.isfinite(embeddings)).any(1).sum())
         if n_bad:
-            fault = f"{n_bad} of {len(embeddings)} embeddings hold NaN or infinity"
-            raise TrialFailure(f"evaluation: {fault}")
+            raise TrialFailure(
+                f"evaluation: {n_bad} of {len(embeddings)} embeddings hold NaN or infinity"
+            )
 
 
 def _average_over_queries(
@@ -172,6 +181,9 @@ def _average_over_queries(
             n_queries[name] += int(does_count.sum())
     for name in metrics:
         if n_queries[name] == 0:
-            fault = "all classes of the split have one image each. One class needs two images."
-            raise ConfigError(f"metrics.{name}", fault)
+            raise ConfigError(
+                f"metrics.{name}",
+                "all classes of the split have one image each",
+                "One class needs two images",
+            )
     return {name: total[name] / n_queries[name] for name in metrics}

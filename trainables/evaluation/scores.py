@@ -70,7 +70,10 @@ def resolve_score(score: Score | str) -> Score:
     """Return the score named "cosine", "dot" or "euclidean"; return a callable as it is."""
     if isinstance(score, str):
         if score not in PLAIN:
-            fault = f"{score!r} is not a score. Take one of {', '.join(PLAIN)}, or a callable."
-            raise ConfigError("score", fault)
+            raise ConfigError(
+                "score",
+                f"{score!r} is not a score",
+                f"Take one of {', '.join(PLAIN)}, or a callable",
+            )
         return PLAIN[score]
     return score

@@ -161,8 +161,11 @@ def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     has_pairs, centres, spread = _compute_spreads(rows, labels)
     length = torch.linalg.vector_norm(centres.double(), dim=1)
     if (length[has_pairs] == 0).any():
-        fault = "a class centre is 0, so that the metric is infinite. Leave out the metric."
-        raise ConfigError("metrics.relative_deviation", fault)
+        raise ConfigError(
+            "metrics.relative_deviation",
+            "a class centre is 0, so that the metric is infinite",
+            "Leave out the metric",
+        )
     return float((spread / length)[has_pairs].mean())
 
 
@@ -189,7 +192,9 @@ def _count_class_sizes(labels: Tensor) -> Tensor:
     """Return the sizes of the classes [C]; at least one class must have two images."""
     sizes = torch.bincount(labels)
     if not (sizes > 1).any():
-        raise ConfigError("metrics", "all classes have one image each. One class needs two images.")
+        raise ConfigError(
+            "metrics", "all classes have one image each", "One class needs two images"
+        )
     return sizes
 
 
@@ -283,6 +288,8 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 def build_equal_centers_error(classes: int) -> ConfigError:
     """Return the error for embeddings without two different class centres."""
-    same = f"all {classes} classes have the same centre"
-    fault = same if classes > 1 else "there is only 1 class"
-    return ConfigError("metrics", f"{fault}. The metric needs classes with different centres.")
+    return ConfigError(
+        "metrics",
+        f"all {classes} classes have the same centre" if classes > 1 else "there is only 1 class",
+        "The metric needs classes with different centres",
+    )

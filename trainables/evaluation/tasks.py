@@ -75,12 +75,15 @@ class Task:
         """Refuse settings that do not suit the task. loss, method: whether they can classify."""
         if trial.data.split.by != self.by:
             by = trial.data.split.by or "classes"
-            fault = f"task {self.name} cannot split by {by}. Leave out data.split.by."
-            raise ConfigError("data.split.by", fault)
+            raise ConfigError(
+                "data.split.by", f"task {self.name} cannot split by {by}", "Leave out data.split.by"
+            )
         if trial.selection.metric not in self.selected:
-            fault = f"task {self.name} cannot select epochs by {trial.selection.metric}"
-            remedy = f"Take one of {', '.join(self.selected)}, or leave out selection.metric."
-            raise ConfigError("selection.metric", f"{fault}. {remedy}")
+            raise ConfigError(
+                "selection.metric",
+                f"task {self.name} cannot select epochs by {trial.selection.metric}",
+                f"Take one of {', '.join(self.selected)}, or leave out selection.metric",
+            )
 
 
 class Classification(Task):
@@ -117,11 +120,17 @@ class Classification(Task):
         for part, (can_classify, need) in needs.items():
             if not can_classify:
                 name = getattr(trial, part).name
-                fault = f"{name} supports only retrieval. Task {self.name} needs {need}."
-                raise ConfigError(f"{part}.name", fault)
+                raise ConfigError(
+                    f"{part}.name",
+                    f"{name} supports only retrieval",
+                    f"Task {self.name} needs {need}",
+                )
         if trial.evaluation.restarts is not None:
-            fault = f"task {self.name} runs no k-means. Leave out evaluation.restarts."
-            raise ConfigError("evaluation.restarts", fault)
+            raise ConfigError(
+                "evaluation.restarts",
+                f"task {self.name} runs no k-means",
+                "Leave out evaluation.restarts",
+            )
 
 
 TASKS: Mapping[str, Task] = {task.name: task for task in (Task(), Classification())}

@@ -82,8 +82,10 @@ class Attempt:
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
-            fault = f"another process has held {self.folder} for {lock_seconds:.0f} s or more"
-            raise TimeoutError(f"{fault}. End that process and start again") from None
+            raise TimeoutError(
+                f"another process has held {self.folder} for {lock_seconds:.0f} s or more. End "
+                "that process and start again"
+            ) from None
         self._log = logging.FileHandler(self.folder / LOG, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")

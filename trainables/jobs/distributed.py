@@ -79,8 +79,8 @@ def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
         if n_gpus < size:
             raise ConfigError(
                 "resources.processes",
-                f"{size} processes need {size} GPUs, but {runtime.device} has {n_gpus}. Lower "
-                "resources.processes and resources.gpus, or name no single GPU as the device.",
+                f"{size} processes need {size} GPUs, but {runtime.device} has {n_gpus}",
+                "Lower resources.processes and resources.gpus, or name no single GPU as the device",
             )
         device = torch.device("cuda", rank)
     threads = None if runtime.threads is None else max(1, runtime.threads // size)

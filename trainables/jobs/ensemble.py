@@ -60,8 +60,9 @@ def evaluate_ensemble(
                 "data.split.fold, so they cannot form an ensemble"
             )
         if not member.export.exists():
-            fault = f"{member.export} does not exist. Give --force to train the study's folds again"
-            raise TrialFailure(fault)
+            raise TrialFailure(
+                f"{member.export} does not exist. Give --force to train the study's folds again"
+            )
 
     # embed the test images by each member, and evaluate the joint embeddings
     if runtime.threads is not None:

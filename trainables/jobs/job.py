@@ -174,8 +174,11 @@ def _load_result(job: Job, identity: Event) -> Event | None:
         return None
     recorded = {name: final.pop(name, None) for name in identity}
     if recorded != identity:
-        fault = f"This result belongs to {recorded}, not to {identity}"
-        raise ConfigError(str(path), f"{fault}. Give another output folder, or remove this file.")
+        raise ConfigError(
+            str(path),
+            f"This result belongs to {recorded}, not to {identity}",
+            "Give another output folder, or remove this file",
+        )
     if not join_inside(folder, final["export"]).exists():
         return None
     # evaluations by another evaluator are computed again

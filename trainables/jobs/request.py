@@ -39,8 +39,11 @@ class JsonSerializable:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
-            fault = f"The value {repr(first['input'])[:200]} is not valid ({first['msg']})"
-            raise ConfigError(path, f"{fault}. Put the same code on every machine.") from None
+            raise ConfigError(
+                path,
+                f"The value {repr(first['input'])[:200]} is not valid ({first['msg']})",
+                "Put the same code on every machine",
+            ) from None
         return instance
 
 

@@ -19,13 +19,15 @@ def resolve_device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:(0|[1-9][0-9]?))?", name):
-        raise ConfigError("device", f"{name!r} is no device name. Give auto, cpu, cuda or cuda:N.")
+        raise ConfigError("device", f"{name!r} is no device name", "Give auto, cpu, cuda or cuda:N")
     device = torch.device(name)
     n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device.type == "cuda" and (device.index or 0) >= n_gpus:
-        fault = f"{name} is none of the {n_gpus} CUDA devices that torch {torch.__version__} sees"
-        remedy = "Use --device cpu, or install a torch built for this GPU."
-        raise ConfigError("device", f"{fault}. {remedy}")
+        raise ConfigError(
+            "device",
+            f"{name} is none of the {n_gpus} CUDA devices that torch {torch.__version__} sees",
+            "Use --device cpu, or install a torch built for this GPU",
+        )
     return device
 
 
@@ -50,6 +52,7 @@ def check_bf16(device: torch.device) -> None:
     if (major, minor) < AMPERE:
         raise ConfigError(
             "training.precision",
-            f"This GPU does not compute in bf16: its compute capability, {major}.{minor}, is below "
-            f"{AMPERE[0]}.{AMPERE[1]}. Set training.precision: fp32, or use another GPU.",
+            f"This GPU does not compute in bf16: its compute capability, {major}.{minor}, is "
+            f"below {AMPERE[0]}.{AMPERE[1]}",
+            "Set training.precision: fp32, or use another GPU",
         )

@@ -49,9 +49,11 @@ def join_inside(folder: Path, name: object) -> Path:
         path = folder / name
         if path.parent == folder and path.name == name:
             return path
-    fault = f"{name!r} is not a plain name of a file in this folder, so the records were edited"
-    remedy = "Copy the folder again, or train the trial again with --force."
-    raise ConfigError(str(folder), f"{fault}. {remedy}")
+    raise ConfigError(
+        str(folder),
+        f"{name!r} is not a plain name of a file in this folder, so the records were edited",
+        "Copy the folder again, or train the trial again with --force",
+    )
 
 
 def open_regular(

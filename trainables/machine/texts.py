@@ -41,7 +41,7 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     character = find_unfit_character(text)
     if character is not None:
         place = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"The text contains {character}{place}. Remove the character.")
+        raise ConfigError(where, f"The text contains {character}{place}", "Remove the character")
     return text
 
 
@@ -51,7 +51,7 @@ def check_option(text: str, option: str, *, show: bool = True) -> str:
     An empty value usually comes from an unset variable in a script.
     """
     if not text:
-        raise ConfigError(option, "The value is empty. Give a value, or leave the option out.")
+        raise ConfigError(option, "The value is empty", "Give a value, or leave the option out")
     return check_text(text, option, show=show)
 
 
@@ -71,7 +71,7 @@ def check_values(value: Any, where: str) -> None:
 def build_length_error(where: str) -> ConfigError:
     """Return the error for an integer of more than 64 bits."""
     return ConfigError(
-        where, f"An integer must be between {-LARGEST} and {LARGEST}. Write fewer digits."
+        where, f"An integer must be between {-LARGEST} and {LARGEST}", "Write fewer digits"
     )
 
 
@@ -79,14 +79,17 @@ def expand_user_path(text: str | Path, where: str) -> Path:
     """Convert a user's text to a path, with `~` and `~name` expanded to home folders."""
     path = check_text(str(text), where)
     if not path.strip():
-        raise ConfigError(where, f"{path!r} is not a path. Write `.` for the current folder.")
+        raise ConfigError(where, f"{path!r} is not a path", "Write `.` for the current folder")
     try:
         return Path(path).expanduser()
     except RuntimeError:
         first = path.split("/")[0]  # `~` or `~name`
         user = first.removeprefix("~") or "this user"
-        fault = f"{path}: {user} has no home folder. Write the whole path"
-        raise ConfigError(where, f"{fault}, or ./{first} for a file of that name.") from None
+        raise ConfigError(
+            where,
+            f"{path}: {user} has no home folder",
+            f"Write the whole path, or ./{first} for a file of that name",
+        ) from None
 
 
 def escape_control_characters(text: str) -> str:

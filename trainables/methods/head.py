@@ -43,7 +43,8 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
         raise ConfigError(
             "embedding.dim",
             f"init pca finds at most {features} directions, one per feature of the backbone, not "
-            f"{embedding.dim}. Lower embedding.dim or set embedding.init to orthogonal.",
+            f"{embedding.dim}",
+            "Lower embedding.dim or set embedding.init to orthogonal",
         )
     head = Linear(features, embedding.dim, bias=embedding.bias)
     initialize_linear(head, "kaiming" if embedding.init == "kaiming" else "orthogonal")

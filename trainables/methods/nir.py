@@ -167,7 +167,8 @@ class NIR(Plain):
         if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
-                f"{config.negative_pairs!r} needs two training classes or more. Set none instead.",
+                f"{config.negative_pairs!r} needs two training classes or more",
+                "Set none instead",
             )
         self.options = config
         dim = parts["embedding"].dim

@@ -46,10 +46,16 @@ def _check_groups(method: Method, groups: list[ParamGroup]) -> None:
     """Refuse a role that has no learning rate, and a parameter that would not train."""
     for group in groups:
         if group.role not in ROLES:
-            fault = f"`param_groups()` has the role {group.role!r}, which is unknown"
-            raise ConfigError("method", f"{fault}. Choose one of {', '.join(ROLES)}.")
+            raise ConfigError(
+                "method",
+                f"`param_groups()` has the role {group.role!r}, which is unknown",
+                f"Choose one of {', '.join(ROLES)}",
+            )
     grouped = {id(parameter) for group in groups for parameter in group.params}
     for name, parameter in method.named_parameters():
         if parameter.requires_grad and id(parameter) not in grouped:
-            fault = f"`param_groups()` lacks {name}, which would not train"
-            raise ConfigError("method", f"{fault}. Add it to a group, or set `requires_grad` off.")
+            raise ConfigError(
+                "method",
+                f"`param_groups()` lacks {name}, which would not train",
+                "Add it to a group, or set `requires_grad` off",
+            )

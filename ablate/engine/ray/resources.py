@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ablate.spec.model import Resources
 
 KIND = "accelerator_type:"  # Ray's: each node with GPUs has one such resource
+CHANGE_NODES = "Lower `resources`, add a node, or wait for a node that is starting, and run again"
 KIND_SHARE = 0.001  # of that resource for each trial, so that GPUs run out first
 
 
@@ -61,10 +62,15 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
     gpus = resources.gpus
     needed = gpus or float(device.startswith("cuda"))  # `--device cuda` asks for one GPU
     if device == "cpu" and gpus:
-        fault = f"cpu does not go with `resources.gpus: {gpus:g}`."
-        raise ConfigError("--device", f"{fault} Leave --device out, or set `resources.gpus: 0`.")
+        raise ConfigError(
+            "--device",
+            f"cpu does not go with `resources.gpus: {gpus:g}`",
+            "Leave --device out, or set `resources.gpus: 0`",
+        )
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
-        raise ConfigError("--device", f"{device!r} is not a device. Use auto, cpu, cuda or cuda:N.")
+        raise ConfigError(
+            "--device", f"{device!r} is not a device", "Use auto, cpu, cuda or cuda:N"
+        )
     if device == "cpu" or (device == "auto" and gpus == 0):
         gpus = 0.0
     elif cluster:
@@ -72,21 +78,25 @@ def resolve_request(resources: "Resources", device: str, *, cluster: bool) -> Re
     else:
         available = count_local_gpus()
         if needed > available:
-            fault = (
-                f"{needed:g} GPU(s) are requested, and torch can use {available} here. "
-                "Set --device cpu and `resources.gpus: 0`, or see `ablate doctor`."
+            raise ConfigError(
+                "--device" if "cuda" in device else "resources.gpus",
+                f"{needed:g} GPU(s) are requested, and torch can use {available} here",
+                "Set --device cpu and `resources.gpus: 0`, or see `ablate doctor`",
             )
-            raise ConfigError("--device" if "cuda" in device else "resources.gpus", fault)
         gpus = float(min(1, available)) if gpus is None else needed  # by default one, if any
     if resources.accelerator and (gpus == 0 or not cluster):
         trials = "trials without a GPU" if gpus == 0 else "trials on this machine alone"
-        fault = f"the GPU {resources.accelerator} cannot be chosen for {trials}."
-        remedy = "Leave `resources.accelerator` out, or give --address and --device cuda."
-        raise ConfigError("resources.accelerator", f"{fault} {remedy}")
+        raise ConfigError(
+            "resources.accelerator",
+            f"the GPU {resources.accelerator} cannot be chosen for {trials}",
+            "Leave `resources.accelerator` out, or give --address and --device cuda",
+        )
     if not cluster and resources.cpus > count_cores():
-        fault = f"{resources.cpus:g} is more than the {count_cores()} cores of this machine."
-        remedy = "Lower `resources.cpus`, or give the --address of a larger cluster."
-        raise ConfigError("resources.cpus", f"{fault} {remedy}")
+        raise ConfigError(
+            "resources.cpus",
+            f"{resources.cpus:g} is more than the {count_cores()} cores of this machine",
+            "Lower `resources.cpus`, or give the --address of a larger cluster",
+        )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     processes = count_processes(resources, gpus)
     return Request(resources.cpus, gpus, resolved, processes, resources.accelerator or "")
@@ -104,9 +114,11 @@ def count_processes(resources: "Resources", gpus: float) -> int:
     unit, amount = ("gpus", gpus) if gpus else ("cpus", resources.cpus)
     fits = amount == processes if gpus else amount >= processes  # one GPU or core for each
     if processes > 1 and not fits:
-        fault = f"{processes} processes need as many {unit}, but a trial has {amount:g} {unit}."
-        remedy = f"Set `resources.{unit}: {processes}`, or leave `resources.processes` out."
-        raise ConfigError("resources.processes", f"{fault} {remedy}")
+        raise ConfigError(
+            "resources.processes",
+            f"{processes} processes need as many {unit}, but a trial has {amount:g} {unit}",
+            f"Set `resources.{unit}: {processes}`, or leave `resources.processes` out",
+        )
     return processes
 
 
@@ -117,8 +129,11 @@ def request_without_local_check(resources: "Resources", device: str) -> Request:
     if processes > 1 or resources.accelerator:
         given = "processes" if resources.processes else "gpus" if processes > 1 else "accelerator"
         key, fix = f"resources.{given}", "Set it to 1" if given == "gpus" else "Leave it out"
-        fault = f"`{key}` needs Ray, and a batch system runs each trial as one process without Ray."
-        raise ConfigError(key, f"{fault} {fix}, or use `ablate run`.")
+        raise ConfigError(
+            key,
+            f"`{key}` needs Ray, and a batch system runs each trial as one process without Ray",
+            f"{fix}, or use `ablate run`",
+        )
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)  # no Ray to assign GPUs
 
 
@@ -135,19 +150,22 @@ def check_nodes(request: Request, nodes: Sequence[Mapping[str, float]]) -> int:
     """
     if count := sum(count_fitting(request, node) for node in nodes):
         return count
-    remedy = "Lower `resources`, add a node, or wait for a node that is starting, and run again."
     kinds = {name.removeprefix(KIND) for node in nodes for name in node if name.startswith(KIND)}
     if request.accelerator and request.accelerator not in kinds:
         names = ", ".join(sorted(kinds)) or "no GPUs of a known kind"
-        fault = f"no node has the GPU {request.accelerator}; the nodes have {names}."
-        raise ConfigError("resources.accelerator", f"{fault} {remedy}")
+        raise ConfigError(
+            "resources.accelerator",
+            f"no node has the GPU {request.accelerator}; the nodes have {names}",
+            CHANGE_NODES,
+        )
     cpus = max((node.get("CPU", 0.0) for node in nodes), default=0.0)
     gpus = max((node.get("GPU", 0.0) for node in nodes), default=0.0)
-    fault = (
-        f"{request.cpus:g} CPU(s) and {request.gpus:g} {request.accelerator or 'GPU(s)'} per trial "
-        f"fit on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s)."
+    raise ConfigError(
+        "resources",
+        f"{request.cpus:g} CPU(s) and {request.gpus:g} {request.accelerator or 'GPU(s)'} per "
+        f"trial fit on no node; the largest node has {cpus:g} CPU(s) and {gpus:g} GPU(s)",
+        CHANGE_NODES,
     )
-    raise ConfigError("resources", f"{fault} {remedy}")
 
 
 def count_fitting(request: Request, node: Mapping[str, float]) -> int:

@@ -59,8 +59,8 @@ def check_cluster_port(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise ConfigError(
             "--address",
-            f"no Ray cluster answers at {address} ({error}). Start the cluster's head and open its "
-            "ports, or leave --address out.",
+            f"no Ray cluster answers at {address} ({error})",
+            "Start the cluster's head and open its ports, or leave --address out",
         ) from None
 
 
@@ -101,9 +101,9 @@ def open_ray_session(address: str | None, request: Request, folder: str) -> Iter
             raise
         raise ConfigError(
             "--address",
-            f"the Ray cluster at {address} cannot be joined ({' '.join(str(error).split())[:300]})."
-            " Use the head's Ray version, Python version and token here (`ray get-auth-token`, "
-            "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or leave --address out.",
+            f"the Ray cluster at {address} cannot be joined ({' '.join(str(error).split())[:300]})",
+            "Use the head's Ray version, Python version and token here (`ray get-auth-token`, "
+            "RAY_AUTH_MODE=token, RAY_AUTH_TOKEN), or leave --address out",
         ) from error
     if threading.current_thread() is threading.main_thread():
         # restore the caller's handler of SIGTERM, because that of Ray aborts this process
@@ -159,9 +159,11 @@ def create_ray_folder() -> Iterator[str]:
     try:
         folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent))
     except OSError as error:
-        fault = f"Ray's files cannot be written to this folder ({error.strerror})."
-        remedy = "Set RAY_TMPDIR to a folder with a short path."
-        raise ConfigError(str(parent), f"{fault} {remedy}") from error
+        raise ConfigError(
+            str(parent),
+            f"Ray's files cannot be written to this folder ({error.strerror})",
+            "Set RAY_TMPDIR to a folder with a short path",
+        ) from error
     with FileLock(folder / LOCK):
         yield f"{folder}/r"  # short, since paths of Ray's sockets have at most 107 characters
         shutil.rmtree(folder, ignore_errors=True)

@@ -65,7 +65,7 @@ class Embedded(DataSource):
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
         if hashlib.sha256(raw).hexdigest() != cls.get_digest("file"):
-            raise ConfigError(str(path), "the file is damaged. Reinstall ablate.")
+            raise ConfigError(str(path), "the file is damaged", "Reinstall ablate")
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
         sizes = batch.schema.metadata
         height, width, channels = (int(sizes[key]) for key in (b"height", b"width", b"channels"))

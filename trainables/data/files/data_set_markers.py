@@ -87,8 +87,11 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def build_unreadable_error(root: Path | str, error: OSError) -> ConfigError:
-    fault = f"{error.filename or root} cannot be read ({error.strerror})"
-    return ConfigError("data.root", f"{fault}. Check the path and its permissions.")
+    return ConfigError(
+        "data.root",
+        f"{error.filename or root} cannot be read ({error.strerror})",
+        "Check the path and its permissions",
+    )
 
 
 def list_data_folders() -> list[Path]:
@@ -114,10 +117,10 @@ def locate_root(config: DataConfig, about: About) -> Path:
             where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
             raise DataMissing(
                 "data.root",
-                f"no folder is given, and no folder {join_names(about.folders)} is found {where}. "
+                f"no folder is given, and no folder {join_names(about.folders)} is found {where}",
                 f"Set {VARIABLE} to the folder that has {about.title} in it, or give its own: "
                 f"data.root in a spec, --data-root DIR, for `ablate evaluate` {config.name}=DIR. "
-                f"{about.title} is at {about.offered}.",
+                f"{about.title} is at {about.offered}",
             )
     try:
         if about.find_markers(root) is None:
@@ -125,8 +128,8 @@ def locate_root(config: DataConfig, about: About) -> Path:
             markers = " or ".join(" and ".join(marker) for marker in about.markers)
             raise ConfigError(
                 "data.root",
-                f"{root} holds {join_names(names) or 'nothing'}, but must hold {markers}. Give the "
-                f"folder to which {about.title}, offered at {about.offered}, was unpacked.",
+                f"{root} holds {join_names(names) or 'nothing'}, but must hold {markers}",
+                f"Give the folder to which {about.title}, offered at {about.offered}, was unpacked",
             )
     except OSError as error:
         raise build_unreadable_error(root, error) from error

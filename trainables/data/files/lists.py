@@ -13,15 +13,18 @@ MOST_CHARACTERS = 80  # of a line, in a message
 
 def build_damage_error(where: Path | str, fault: str) -> ConfigError:
     """Return the error for a file that differs from what its makers offer."""
-    return ConfigError(str(where), f"{fault}. Unpack the data set again.")
+    return ConfigError(str(where), fault, "Unpack the data set again")
 
 
 def find_list(root: Path, names: Sequence[str], offered: str) -> Path:
     """Return the first of the files `names` in `root` that exists; `offered` says where it is."""
     path = next((root / name for name in names if (root / name).is_file()), None)
     if path is None:
-        fault = f"{root} has no {' or '.join(names)}"
-        raise ConfigError("data.root", f"{fault}. Put the file there; it is offered at {offered}.")
+        raise ConfigError(
+            "data.root",
+            f"{root} has no {' or '.join(names)}",
+            f"Put the file there; it is offered at {offered}",
+        )
     return path
 
 
@@ -36,8 +39,11 @@ def name_unreadable_file(path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        fault = f"the file cannot be read ({error.strerror}). Check its permissions"
-        raise ConfigError(str(path), f"{fault}, or unpack the data set again.") from error
+        raise ConfigError(
+            str(path),
+            f"the file cannot be read ({error.strerror})",
+            "Check its permissions, or unpack the data set again",
+        ) from error
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, str]]:

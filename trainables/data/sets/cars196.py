@@ -70,9 +70,11 @@ def _read_annotations(where: Path, path_field: str, folder: str = "") -> Iterato
         table = loadmat(where, variable_names=["annotations"], squeeze_me=True)["annotations"]
         names, labels = (table[field].reshape(-1) for field in (path_field, "class"))
     except Exception as error:  # parsers raise many types: ValueError, TypeError, zlib.error…
-        fault = f"the annotations cannot be read ({error})"
-        remedy = "Use the makers' file, which has the format of MATLAB before 7.3"
-        raise ConfigError(str(where), f"{fault}. {remedy}.") from error
+        raise ConfigError(
+            str(where),
+            f"the annotations cannot be read ({error})",
+            "Use the makers' file, which has the format of MATLAB before 7.3",
+        ) from error
     for name, label in zip(names, labels, strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
             raise build_damage_error(where, f"the class {label!r} of {name!r} must be 1 or more")

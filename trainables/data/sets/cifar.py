@@ -92,8 +92,13 @@ class Cifar(DataSource):
         root, files = locate_root(config, cls.ABOUT), [*cls.TRAIN, cls.TEST]
         absent = [name for name in files if not (root / name).exists()]
         if absent and not config.allow_partial:
-            missing = f"{len(absent)} of {len(files)} files of images are missing"
-            raise cls.build_difference_error(root, [f"{missing} ({join_names(absent)})"])
+            raise cls.build_difference_error(
+                root,
+                [
+                    f"{len(absent)} of {len(files)} files of images are missing "
+                    f"({join_names(absent)})"
+                ],
+            )
         return root, [name for name in files if name not in absent]
 
     @classmethod
@@ -101,8 +106,9 @@ class Cifar(DataSource):
         """Write into `folder` pixels, labels and class names, and which images are for testing."""
         names = _read_pickle(root / cls.CLASSES).get(cls.NAMES)
         if not isinstance(names, list) or not names or len({*map(str, names)}) != len(names):
-            fault = "the names of the classes are missing or repeated"
-            raise build_damage_error(root / cls.CLASSES, fault)
+            raise build_damage_error(
+                root / cls.CLASSES, "the names of the classes are missing or repeated"
+            )
         batches = [cls.read_batch(root / name, len(names)) for name in files]
         images, labels = zip(*batches, strict=True)
         np.save(folder / "images.npy", np.concatenate(images))
@@ -124,8 +130,11 @@ class Cifar(DataSource):
             or not all(isinstance(label, int) and 0 <= label < classes for label in labels)
             or pixels.shape != (len(labels), 3 * SIDE * SIDE)
         ):
-            fault = f"for each image the file must hold {3 * SIDE * SIDE:,} bytes in `data`"
-            raise build_damage_error(path, f"{fault} and a class number in `{cls.LABELS}`")
+            raise build_damage_error(
+                path,
+                f"for each image the file must hold {3 * SIDE * SIDE:,} bytes in `data` and a "
+                f"class number in `{cls.LABELS}`",
+            )
         planes = pixels.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(planes), np.array(labels, np.int64)
 

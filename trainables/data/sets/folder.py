@@ -31,8 +31,12 @@ class Folder(FileSet):
         """Return `data.root`, which must be given: the data set has no usual folder."""
         root = resolve_data_root(config)
         if root is None:
-            message = "no folder is given. Give --data-root DIR, a folder of class folders."
-            raise ConfigError("data.root", f"{message} For `ablate evaluate`, give folder=DIR.")
+            raise ConfigError(
+                "data.root",
+                "no folder is given",
+                "Give --data-root DIR, a folder of class folders. For `ablate evaluate`, give "
+                "folder=DIR",
+            )
         return root
 
     @classmethod
@@ -66,12 +70,17 @@ def _list_parts(root: Path) -> list[str]:
     if "train" in without_classes:  # `train` is then the name of a class
         return []
     if without_classes:
-        fault = f"{root} has class folders in train/, and none in {without_classes[0]}/"
-        raise ConfigError("data.root", f"{fault}. Sort the images there into class folders.")
+        raise ConfigError(
+            "data.root",
+            f"{root} has class folders in train/, and none in {without_classes[0]}/",
+            "Sort the images there into class folders",
+        )
     if "test" not in parts:
-        fault = f"{root} has train/ and val/, and no test/"
-        remedy = "To test on val/, rename val/ to test/; validation classes are then held out of"
-        raise ConfigError("data.root", f"{fault}. {remedy} train/.")
+        raise ConfigError(
+            "data.root",
+            f"{root} has train/ and val/, and no test/",
+            "To test on val/, rename val/ to test/; validation classes are then held out of train/",
+        )
     return [part for part in ("train", "val", "test") if part in parts]
 
 
@@ -79,13 +88,19 @@ def _list_images(root: Path) -> list[Path]:
     """Return the paths of all images relative to `root`, sorted; their first part is the class."""
     classes = _list_class_folders(root)
     if len(classes) < 2:
-        fault = f"{root} has {len(classes)} class folders, and at least 2 are needed"
-        raise ConfigError("data.root", f"{fault}. Give a folder that has a folder for each class.")
+        raise ConfigError(
+            "data.root",
+            f"{root} has {len(classes)} class folders, and at least 2 are needed",
+            "Give a folder that has a folder for each class",
+        )
     images = {folder: [*iterate_images(folder)] for folder in classes}
     if empty := [folder.name for folder in classes if not images[folder]]:
-        fault = f"{root} has class folders without a file that ends in {' '.join(SUFFIXES)}"
-        names = f"{join_names(empty)}. Add images, or remove these folders."
-        raise ConfigError("data.root", f"{fault}: {names}")
+        raise ConfigError(
+            "data.root",
+            f"{root} has class folders without a file that ends in {' '.join(SUFFIXES)}: "
+            f"{join_names(empty)}",
+            "Add images, or remove these folders",
+        )
     files = [Path(file).relative_to(root) for group in images.values() for file in group]
     # Sort by parts of paths, so that files of a class are together whatever its name is.
     return sorted(files, key=lambda file: file.parts)
@@ -101,9 +116,9 @@ def _refuse_known_archive(root: Path) -> None:
         if about is not None and about.classes and (marker := about.find_markers(root)):
             raise ConfigError(
                 "data.root",
-                f"{root} is the unpacked {about.title} (with {marker}), and {about.classes}. Give "
-                f"data.name: {name}, with this folder as its root (--dataset {name} --data-root "
-                f"{root}).",
+                f"{root} is the unpacked {about.title} (with {marker}), and {about.classes}",
+                f"Give data.name: {name}, with this folder as its root (--dataset {name} "
+                f"--data-root {root})",
             )
 
 

@@ -115,8 +115,9 @@ def _build_test_rows(lists: dict[str, Path], usage: str) -> Iterator[Row]:
         class_of[image] = names.setdefault(key, f"index {image}")
         yield Row(path, class_of[image], "test", "gallery")
     for image, paths in listed_by.items():  # that index.csv lacks, such as None
-        fault = f"{paths[0]} lists the image {image}, which is not in index.csv"
-        raise build_damage_error(where, fault)
+        raise build_damage_error(
+            where, f"{paths[0]} lists the image {image}, which is not in index.csv"
+        )
 
     for path, listed in queries.items():
         label, *further = dict.fromkeys(class_of[image] for image in listed)

@@ -52,6 +52,7 @@ def _build_rows(folder: Path) -> Iterator[Row]:
             continue
         category = re.match(r"(\d+)_.", name, re.ASCII)
         if category is None:
-            fault = f"the name {name!r} does not begin with a category's number and _"
-            raise build_damage_error(folder, fault)
+            raise build_damage_error(
+                folder, f"the name {name!r} does not begin with a category's number and _"
+            )
         yield Row(name, f"{int(category[1]):04d}", "test")

@@ -52,8 +52,9 @@ class InShop(FileSet):
         where = next(path for path in lists if path.exists())
         base = next((root / name for name in ("", "Img") if (root / name / "img").is_dir()), None)
         if base is None:
-            message = f"{root} has neither img/ nor Img/img/. Unpack img.zip in it."
-            raise ConfigError("data.root", message)
+            raise ConfigError(
+                "data.root", f"{root} has neither img/ nor Img/img/", "Unpack img.zip in it"
+            )
         return Listing(base, where, _build_rows(where))
 
 

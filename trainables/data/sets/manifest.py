@@ -19,6 +19,7 @@ from trainables.data.files.data_set_markers import resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
 
+GIVE_FILE = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
 SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 
 
@@ -29,14 +30,15 @@ class Manifest(FileSet):
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
         """Return the CSV file: `data.root`, or manifest.csv in the folder `data.root`."""
-        remedy = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
         root = resolve_data_root(config)
         if root is None:
-            raise ConfigError("data.root", f"no file is given. {remedy} (evaluate: manifest=FILE).")
+            raise ConfigError(
+                "data.root", "no file is given", f"{GIVE_FILE} (evaluate: manifest=FILE)"
+            )
         if root.is_dir():
             root /= "manifest.csv"
         if root.suffix.lower() != ".csv" or not root.is_file():
-            raise ConfigError("data.root", f"{root} is not a CSV file. {remedy}.")
+            raise ConfigError("data.root", f"{root} is not a CSV file", GIVE_FILE)
         return root
 
     @classmethod
@@ -51,15 +53,19 @@ def _read_rows(table: Path) -> Iterator[Row]:
             reader = csv.DictReader(file, strict=True)
             columns = reader.fieldnames or ()
             if not {"path", "label"} <= {*columns}:
-                fault = f"the table's columns are {', '.join(columns) or 'none'}"
-                raise ConfigError(str(table), f"{fault}. It must have columns `path` and `label`.")
+                raise ConfigError(
+                    str(table),
+                    f"the table's columns are {', '.join(columns) or 'none'}",
+                    "It must have columns `path` and `label`",
+                )
             for number, row in enumerate(reader, 1):
                 yield _parse_row(row, f"{table}: row {number}")
     except ConfigError:
         raise
     except (ValueError, csv.Error) as error:
-        fault = f"the table cannot be read ({error})"
-        raise ConfigError(str(table), f"{fault}. Give a complete CSV file in UTF-8.") from error
+        raise ConfigError(
+            str(table), f"the table cannot be read ({error})", "Give a complete CSV file in UTF-8"
+        ) from error
 
 
 def _parse_row(row: dict[str, str], where: str) -> Row:
@@ -68,10 +74,13 @@ def _parse_row(row: dict[str, str], where: str) -> Row:
         (row.get(name) or "").strip() for name in ("path", "label", "split", "role")
     )
     if not path or not label:
-        raise ConfigError(where, f"path {path!r} or label {label!r} is empty. Write both.")
+        raise ConfigError(where, f"path {path!r} or label {label!r} is empty", "Write both")
     if split not in SPLITS:
-        raise ConfigError(where, f"split {split!r} must be train, val, test or empty.")
+        raise ConfigError(where, f"split {split!r} must be train, val, test or empty")
     if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
-        fault = f"the role {role!r} does not fit the split {split!r}. Only images of val and test"
-        raise ConfigError(where, f"{fault} may have a role, which is query or gallery.")
+        raise ConfigError(
+            where,
+            f"the role {role!r} does not fit the split {split!r}",
+            "Only images of val and test may have a role, which is query or gallery",
+        )
     return Row(path, label, SPLITS[split], role)

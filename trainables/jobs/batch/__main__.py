@@ -61,7 +61,7 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 def _run(args: argparse.Namespace) -> int:
     """Check the arguments, run the trials and return the exit code."""
     if not 1 <= args.processes <= 1024:
-        raise ConfigError("--processes", f"The number {args.processes} must be from 1 to 1024.")
+        raise ConfigError("--processes", f"The number {args.processes} must be from 1 to 1024")
     part, parts = parse_shard(args.shard)
     cells = expand_user_path(args.cells, "CELLS")
     folder = expand_user_path(args.out, "--out").resolve()
@@ -104,8 +104,11 @@ def parse_shard(text: str) -> tuple[int, int]:
     """Return the part I and the number N of parts from `I/N`; refuse other texts (ConfigError)."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        slurm = "In a Slurm array give --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT."
-        raise ConfigError("--shard", f"{text!r} must be I/N with I from 1 to N (2/8). {slurm}")
+        raise ConfigError(
+            "--shard",
+            f"{text!r} must be I/N with I from 1 to N (2/8)",
+            "In a Slurm array give --shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
+        )
     return int(match[1]), int(match[2])
 
 

@@ -73,7 +73,7 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
         fault = f"There is no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
         fault = "The file is cut off, or it is a file of another kind"
-    raise ConfigError(str(path), f"{fault}. A file of kind {kind!r} is needed. {remedy}")
+    raise ConfigError(str(path), f"{fault}. A file of kind {kind!r} is needed", remedy)
 
 
 def _encode(line: object) -> bytes:
@@ -231,8 +231,10 @@ class Result(Strict, extra="ignore"):
                 raise ValueError(f"The result does not list the file of the model, {last.export}")
             allowed.add(last.export)
         if not allowed.issuperset(self.files):
-            files = f"the files {', '.join(self.files)}"
-            raise ValueError(f"The result lists {files}, but may list only {', '.join(allowed)}")
+            raise ValueError(
+                f"The result lists the files {', '.join(self.files)}, but may list only "
+                f"{', '.join(allowed)}"
+            )
         for epoch in self.epochs:
             for name, value in epoch.metrics.items():
                 if not (math.isfinite(value) or name.startswith("observed/")):  # such as 0/0
@@ -268,6 +270,8 @@ def read_result(folder: Path) -> Result:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ", ".join([str(path), *map(str, first["loc"][:9])])  # may be nested deeply
-        message = first["msg"].removeprefix("Value error, ")
-        fault = f"{message} ({reprlib.repr(first['input'])[:200]})"
-        raise ConfigError(field, f"{fault}. {SHEETS['result'][1]}") from None
+        raise ConfigError(
+            field,
+            f"{first['msg'].removeprefix('Value error, ')} ({reprlib.repr(first['input'])[:200]})",
+            SHEETS["result"][1],
+        ) from None

@@ -79,8 +79,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
         raise ConfigError(
             socket.gethostname(),
             f"The source of {', '.join(sorted(differing))} differs from the source on the machine "
-            "where `ablate cells` wrote the file. Put the same code on both machines, or write the "
-            "file again.",
+            "where `ablate cells` wrote the file",
+            "Put the same code on both machines, or write the file again",
         )
 
     # check each trial's identity and images
@@ -99,8 +99,8 @@ def check_machine(settings: BatchSettings, entries: Sequence[Entry]) -> None:
             raise ConfigError(
                 f"data.{data.name}",
                 f"The images here have the fingerprint {fingerprints[data_key][:16]}, and the "
-                f"images of the sweep have {entry.fingerprint[:16]}. Copy the sweep's files to "
-                "this machine, and give their folder with --data-root.",
+                f"images of the sweep have {entry.fingerprint[:16]}",
+                "Copy the sweep's files to this machine, and give their folder with --data-root",
             )
         backbones[config.backbone.model_dump_json()] = config.backbone
 

@@ -51,8 +51,11 @@ class Reader:
             final = json.loads((folder / RESULT).read_text(encoding="utf-8"))
             export = join_inside(folder, final["export"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            fault = f"The folder has no finished trial ({error}). Train the trial here first."
-            raise ConfigError(str(folder), fault) from error
+            raise ConfigError(
+                str(folder),
+                f"The folder has no finished trial ({error})",
+                "Train the trial here first",
+            ) from error
         self.config, seed = TrialConfig.model_validate(recorded["config"]), int(recorded["seed"])
         self.splits, self.device = load_splits(self.config.data, cache), resolve_device(device)
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
@@ -144,7 +147,8 @@ class Embedded:
         if isinstance(backbone, ExtraTokenViT):
             raise ConfigError(
                 "figures",
-                "This figure cannot show a model with a second token. Choose another cell.",
+                "This figure cannot show a model with a second token",
+                "Choose another cell",
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
         reader = ImageReader(self.subset.images, self.device)

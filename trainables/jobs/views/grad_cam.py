@@ -41,8 +41,11 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
         state = method(backbone.pool(maps).float(), labels, progress, draws)
         available = method.terms(state, labels, progress, draws)
         if unknown := [name for name in terms if name not in available]:
-            fault = f"The term {unknown[0]!r} is none of {', '.join(available)}"
-            raise ConfigError("figures, grad_cam.terms", f"{fault}. Give terms of the trial.")
+            raise ConfigError(
+                "figures, grad_cam.terms",
+                f"The term {unknown[0]!r} is none of {', '.join(available)}",
+                "Give terms of the trial",
+            )
         names = terms or tuple(available)
         cams = {name: _compute_cam(available[name].value, maps, backbone) for name in names}
     rows = []
@@ -72,7 +75,10 @@ def _arrange_maps(maps: Tensor, backbone: Backbone) -> Tensor:
     patches = maps[:, getattr(backbone.model, "num_prefix_tokens", 1) :]  # without the class token
     side = math.isqrt(patches.shape[1])
     if maps.dim() != 3 or side**2 != patches.shape[1]:
-        fault = f"The backbone's last features have the shape {tuple(maps.shape)}"
-        needed = "Grad-CAM needs maps [B, C, H, W] or the tokens of a square grid"
-        raise ConfigError("figures, grad_cam", f"{fault}, but {needed}. Choose another backbone.")
+        raise ConfigError(
+            "figures, grad_cam",
+            f"The backbone's last features have the shape {tuple(maps.shape)}, but Grad-CAM needs "
+            "maps [B, C, H, W] or the tokens of a square grid",
+            "Choose another backbone",
+        )
     return patches.mT.reshape(len(patches), -1, side, side)

@@ -42,14 +42,21 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     loss, train = split.network.method.loss, split.training
     references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
     width = split.rows.shape[1]
-    fault = "The loss is no softmax over the cosines to one proxy of each class"
-    if references is None or scale is None or not geometry.is_cosine:
-        raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
-    if references.per_class > 1 or references.vectors.shape[1] != width:
-        raise ConfigError("figures, plane", f"{fault}. Choose a cell with such a loss.")
+    if (
+        references is None
+        or scale is None
+        or not geometry.is_cosine
+        or references.per_class > 1
+        or references.vectors.shape[1] != width
+    ):
+        raise ConfigError(
+            "figures, plane",
+            "The loss is no softmax over the cosines to one proxy of each class",
+            "Choose a cell with such a loss",
+        )
     centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
-        raise ConfigError("figures, plane", "There is one training class. Train on two or more.")
+        raise ConfigError("figures, plane", "There is one training class", "Train on two or more")
     cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
     one, two = sorted(divmod(int(cosines.argmax()), len(centres)))  # row, column of the largest
     first, second = centres[one], centres[two]

@@ -34,8 +34,11 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     # load the images and darken the anchor
     positions = split.draw_pairs(images // 2, "single_step")
     if len(positions) < 4:
-        fault = f"The split needs two classes with two images, and has {len(positions) // 2}"
-        raise ConfigError("figures, single_step", f"{fault}. Give a larger split.")
+        raise ConfigError(
+            "figures, single_step",
+            f"The split needs two classes with two images, and has {len(positions) // 2}",
+            "Give a larger split",
+        )
     pictures, backbone = split.load_pictures(positions)
     mean, std = (
         torch.as_tensor(value, dtype=pictures.dtype, device=pictures.device).view(-1, 1, 1)
@@ -53,8 +56,11 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     _take_gradient_step(network, inputs, labels, rate)
     after = _embed(network, inputs)
     if not after.isfinite().all():
-        fault = f"After a step at the rate {rate:g} an embedding is not finite. Lower the rate."
-        raise ConfigError("figures, single_step.rate", fault)
+        raise ConfigError(
+            "figures, single_step.rate",
+            f"After a step at the rate {rate:g} an embedding is not finite",
+            "Lower the rate",
+        )
 
     # map the embeddings before and after to points of one plane
     points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(positions) / 2 - 1))

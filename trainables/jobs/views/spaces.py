@@ -63,9 +63,12 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
             sums[kind] += float(values.sum())
     pairs = counts.sum(1)
     if not pairs.all():
-        counted = f"{int(pairs[0])} pairs within classes and {int(pairs[1])} across classes"
-        fault = f"There are {counted}, and both numbers must be above 0"
-        raise ConfigError("figures, distances", f"{fault}. Raise images, or give a larger split.")
+        raise ConfigError(
+            "figures, distances",
+            f"There are {int(pairs[0])} pairs within classes and {int(pairs[1])} across classes, "
+            "and both numbers must be above 0",
+            "Raise images, or give a larger split",
+        )
     shares = counts / pairs[:, None]
     return {
         "edges": edges.tolist(),
@@ -166,8 +169,11 @@ def embedding_map(
     candidates = torch.isin(split.subset.labels, drawn_classes).nonzero().squeeze(1)
     positions = candidates[draw(len(candidates), "map")[:points]]
     if len(positions) < LEAST_POINTS:
-        fault = f"{len(positions)} images are too few for a map, which needs {LEAST_POINTS}"
-        raise ConfigError("figures, embedding_map", f"{fault}. Raise classes or points.")
+        raise ConfigError(
+            "figures, embedding_map",
+            f"{len(positions)} images are too few for a map, which needs {LEAST_POINTS}",
+            "Raise classes or points",
+        )
     rows = split.unit[positions.to(split.device)].double().cpu()
     if centred:
         _, class_index = torch.unique(split.subset.labels[positions], return_inverse=True)

@@ -24,8 +24,11 @@ def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     # draw images and measure them
     method, subset = split.network.method, split.subset
     if not method.MEASURES:
-        fault = "The method has no uncertainty. Choose a cell of IDML or of a similar method."
-        raise ConfigError("figures, uncertainty", fault)
+        raise ConfigError(
+            "figures, uncertainty",
+            "The method has no uncertainty",
+            "Choose a cell of IDML or of a similar method",
+        )
     positions = draw(len(subset), "uncertainty")[:images]
     values = measure_images(split.network, split.inputs, subset, positions, split.device)
 
