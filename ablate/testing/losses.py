@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from ablate.testing.trials import Component, list_options
-from trainables import streams
 from trainables.core.network import build_method
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, BatchNeeds, Pairs
 from trainables.methods.base import Method
+from trainables.streams import create_generator
 from trainables.trial import TrialConfig
 
 C, D, B = 6, 8, 12  # classes, dimensions, images
@@ -64,7 +64,7 @@ def check_mean_over_leading_dimensions(loss: Component) -> None:
     """Check that embeddings [T, B, D] give the mean of T losses, unless the loss draws numbers."""
     method, labels = build_plain_method(loss), build_labels(find_needs(loss), B, C)
     x = torch.stack([(1 + t) * draw_embeddings().roll(t, 1) for t in range(3)])
-    generator, other = (streams.create_generator(0, "loss") for _ in range(2))
+    generator, other = (create_generator(0, "loss") for _ in range(2))
     means = method.metric(x, labels, generator)
     if torch.equal(generator.get_state(), other.get_state()):  # nothing was drawn
         separate = torch.stack([method.metric(part, labels, other) for part in x])
@@ -83,7 +83,7 @@ def check_direction(loss: Component) -> None:
 
     method.loss.register_forward_pre_hook(record_inputs)
     x = draw_embeddings().requires_grad_()
-    value = method.metric(x, build_labels(needs, B, C), streams.create_generator(0, "loss"))
+    value = method.metric(x, build_labels(needs, B, C), create_generator(0, "loss"))
     score, pairs = recorded[0]
     (gradient,) = torch.autograd.grad(value, score)
     is_right = (gradient * pairs.pos).sum() <= 0 <= (gradient * pairs.neg).sum()
@@ -116,7 +116,7 @@ def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
     x = x.detach().requires_grad_()
     method.zero_grad()
     try:
-        value = method.metric(x, labels, streams.create_generator(0, "loss"))
+        value = method.metric(x, labels, create_generator(0, "loss"))
     except ConfigError:
         return
     total = value + sum(weight * term for term, weight in method.loss.penalty().values())
@@ -130,4 +130,4 @@ def check_finite_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
 
 
 def draw_embeddings(size: int = B) -> Tensor:
-    return torch.randn(size, D, generator=streams.create_generator(0, "x"))
+    return torch.randn(size, D, generator=create_generator(0, "x"))

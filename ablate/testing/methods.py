@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from ablate.testing.trials import Component, build_trial, list_options
-from trainables import streams
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.network import build_method
 from trainables.methods.base import METHODS, Batch, Method, Progress, compare_embeddings
+from trainables.streams import create_generator
 
 FEATURES, D, C = 9, 6, 4
 STEPS = 60
@@ -133,17 +133,17 @@ def build_seeded_method(method: Component, loss: Component) -> Method:
 
 
 def draw_features(size: int) -> Tensor:
-    return torch.randn(size, FEATURES, generator=streams.create_generator(0, "x"))
+    return torch.randn(size, FEATURES, generator=create_generator(0, "x"))
 
 
 def run_step(method: Method, x: Tensor, number: int = 0) -> Tensor:
     """Return the total loss of one training step on pairs of images, each pair of one class."""
     progress = Progress(step=number)
     labels = (torch.arange(len(x)) // 2 % C)[:, None]
-    batch = method.prepare(Batch(x, labels), streams.create_generator(0, "prepare", number))
-    generator = streams.create_generator(0, "method", number)
+    batch = method.prepare(Batch(x, labels), create_generator(0, "prepare", number))
+    generator = create_generator(0, "method", number)
     state = method(batch.inputs, batch.labels, progress, generator)
-    terms = method.terms(state, batch.labels, progress, streams.create_generator(0, "loss", number))
+    terms = method.terms(state, batch.labels, progress, create_generator(0, "loss", number))
     assert "metric" in terms, "the base loss is the term `metric`"
     for name, term in terms.items():
         assert term.value.shape == (), f"term {name} is no scalar"

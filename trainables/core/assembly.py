@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from trainables import streams
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.grad_cache import GradCacheRunner
 from trainables.backbones.memory import check_parts, synchronize_batch_norms
@@ -17,6 +16,7 @@ from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
 from trainables.machine.group import ALONE, Group
+from trainables.streams import derive_seed
 from trainables.trial import TrialConfig
 
 PROCESSES = "resources.processes"
@@ -82,10 +82,10 @@ def seed_step(
 ) -> None:
     """Seed each random stream for one step, so that a resumed trial draws the same numbers."""
     for name, generator in generators.items():
-        generator.manual_seed(streams.derive_seed(seed, name, step))
+        generator.manual_seed(derive_seed(seed, name, step))
     if backbone is not None:
         # dropout and stochastic depth of a backbone draw from torch's global generator
-        torch.manual_seed(streams.derive_seed(seed, "backbone", step))
+        torch.manual_seed(derive_seed(seed, "backbone", step))
 
 
 def check_processes(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:

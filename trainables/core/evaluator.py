@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables import streams
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
 from trainables.data.splits import Splits, Subset
 from trainables.evaluation.tasks import get_task
 from trainables.machine.group import Group
+from trainables.streams import create_generator
 from trainables.trial import TrialConfig
 
 SAMPLE_SIZE = 1024  # images of a split that the method measures
@@ -80,7 +80,7 @@ class Evaluator:
         """
         if not self.network.method.MEASURES:
             return {}
-        generator = streams.create_generator(0, "measured")
+        generator = create_generator(0, "measured")
         positions = torch.randperm(len(subset), generator=generator)[:SAMPLE_SIZE]
         measured = measure_images(self.network.eval(), self.inputs, subset, positions, self.device)
         means: dict[str, float] = {}
@@ -100,7 +100,7 @@ def measure_images(
     """
     index, labels = subset.index[positions], subset.labels[positions]
     sample = replace(subset, index=index, labels=labels, queries=None)
-    draws = streams.create_generator(0, "measure", device=device)
+    draws = create_generator(0, "measure", device=device)
     blocks = inputs.iterate_blocks(sample)
     by_block = [network.method.measure(block, network.features, draws) for block in blocks]
     names = by_block[0].keys()

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables import streams
 from trainables.backbones.adapters import restrict_training
 from trainables.backbones.backbone import FROZEN_STREAM, Backbone, build_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
@@ -18,6 +17,7 @@ from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.machine.devices import to_full_precision
 from trainables.methods.base import METHODS, Method, compare_embeddings, compute_class_logits
+from trainables.streams import seed_global_generator
 from trainables.trial import TrialConfig
 
 # kind of a loss's geometry → the plain score with the same order
@@ -123,10 +123,10 @@ class Network(nn.Module):
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
     """Build loss and method on the CPU, each initialised from its own random stream."""
     loss_class, method_class = LOSSES[config.loss.name], METHODS[config.method.name]
-    with streams.seed_global_generator(seed, "init", "loss"):
+    with seed_global_generator(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
     options: dict[str, Any] = {"features": features, "classes": classes}
-    with streams.seed_global_generator(seed, "init", "method"):
+    with seed_global_generator(seed, "init", "method"):
         return method_class(config.method, embedding=config.embedding, loss=loss, **options)
 
 
@@ -139,16 +139,16 @@ def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
     """
     trains_part = config.backbone.trains_part
     first_weights = FROZEN_STREAM if trains_part else (seed, "init", "backbone")
-    with streams.seed_global_generator(*first_weights):
+    with seed_global_generator(*first_weights):
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
     if trains_part:
-        with streams.seed_global_generator(seed, "init", "adapters"):
+        with seed_global_generator(seed, "init", "adapters"):
             restrict_training(backbone.model, config.backbone)
     if config.training.checkpointing:
         backbone.model.set_grad_checkpointing(True)  # type: ignore[operator]
     if METHODS[config.method.name].describe_traits(config.method).second_token is None:
         return backbone
-    with streams.seed_global_generator(seed, "init", "second_token"):
+    with seed_global_generator(seed, "init", "second_token"):
         return ExtraTokenViT(backbone)

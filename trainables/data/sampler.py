@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainables import streams
 from trainables.errors import ConfigError
+from trainables.streams import create_generator
 
 
 def count_steps_per_epoch(images: int, batch_size: int) -> int:
@@ -67,7 +67,7 @@ def draw_epoch_batches(  # noqa: PLR0917
         raise ConfigError("data", "data.split leaves no training images", "Change data.split")
     sizes = torch.bincount(labels)
     check_batch(batch_size, per_class, len(sizes))
-    generator = streams.create_generator(seed, "sampler", epoch)
+    generator = create_generator(seed, "sampler", epoch)
     steps = count_steps_per_epoch(len(labels), batch_size)
     if per_class == 1:
         order = torch.randperm(len(labels), generator=generator)

@@ -30,11 +30,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainables import streams
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
+from trainables.streams import create_generator
 
 FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 
@@ -228,7 +228,7 @@ def _list_class_names(dataset: Dataset, rows: Tensor) -> list[str]:
 
 
 def _permute_names(names: list[str], seed: int, stream: str) -> list[str]:
-    order = torch.randperm(len(names), generator=streams.create_generator(seed, stream))
+    order = torch.randperm(len(names), generator=create_generator(seed, stream))
     return [names[position] for position in order.tolist()]
 
 
@@ -319,7 +319,7 @@ def _split_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset
             "official division",
         )
     # take the official division, or split the images of each class in a random order
-    generator = streams.create_generator(config.seed, "data.images")
+    generator = create_generator(config.seed, "data.images")
     order = torch.randperm(len(dataset.labels), generator=generator)
     selects_on_test = config.protocol == "paper"
     val: Tensor | None = None
@@ -379,7 +379,7 @@ def thin_classes(labels: Tensor, ratio: float, seed: int, most: int | None = Non
     number). So the first class keeps all and the last one the share 1 / ratio. The decay is that of
     Cui et al., "Class-balanced loss based on effective number of samples", CVPR 2019.
     """
-    generator = streams.create_generator(seed, "data.imbalance")
+    generator = create_generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()
     order = torch.randperm(len(sizes), generator=generator).tolist()
     is_kept = torch.zeros(len(labels), dtype=torch.bool)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.config.optimization import Role
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
+from trainables.streams import seed_global_generator
 
 if TYPE_CHECKING:
     from trainables.config import sections
@@ -241,5 +241,5 @@ class Loss(nn.Module):
 
 def build_probe(config: NamedConfig, dim: int) -> Loss:
     """Build a configured loss for two classes, whose properties are checked before a trial."""
-    with streams.seed_global_generator(0, "probe"):
+    with seed_global_generator(0, "probe"):
         return LOSSES[config.name](config, classes=2, dim=dim)

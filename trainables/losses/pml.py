@@ -17,10 +17,10 @@ import torch
 from pydantic import Field, create_model
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Traits, Trial
 from trainables.losses.views import check_one_label
+from trainables.streams import seed_global_generator
 
 LIBRARY = "pytorch_metric_learning"
 SIZE_ARGUMENTS = ("num_classes", "embedding_size")
@@ -106,7 +106,7 @@ class Pml(Loss):
             )
         assert isinstance(trial.loss, PmlOptions)
         dim, labels = trial.embedding.dim, torch.arange(8) // 2
-        with streams.seed_global_generator(0, "pml"):
+        with seed_global_generator(0, "pml"):
             module, miner = build_parts(trial.loss, classes=4, dim=dim)
             try:
                 x = torch.randn(8, dim, requires_grad=True)

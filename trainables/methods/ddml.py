@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses import geometry as geometries
@@ -21,6 +20,7 @@ from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
+from trainables.streams import use_substream
 
 # σ = softplus(raw − 5), 0.0067 where raw is 0
 STD_SHIFT = 5.0
@@ -156,7 +156,7 @@ class DDML(Plain):
             nn.init.zeros_(self.specific.weight[dim:])
         self.decoder: NormSoftmax | None = None
         if self.loss.references() is None:
-            with streams.use_substream("ddml.decoder"):
+            with use_substream("ddml.decoder"):
                 self.decoder = NormSoftmax(NormSoftmax.Config(), classes=self.classes, dim=dim)
 
     def forward(

@@ -15,7 +15,6 @@ from pydantic import Field
 from torch import Generator, Tensor
 from torch.func import jacrev, vmap
 
-from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig, store_as_none
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
@@ -23,6 +22,7 @@ from trainables.losses.base import Geometry, Loss, ParamGroup, Trial, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
+from trainables.streams import use_substream
 
 Across = Literal["sum", "mean", "product"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -147,12 +147,12 @@ class DetReg(Plain):
         super().__init__(config, **parts)
         self.options = config
         dim = parts["embedding"].dim
-        with streams.use_substream("detreg.flow1"):
+        with use_substream("detreg.flow1"):
             self.flow1 = Flow(config.flow, dim=dim)
         self.flow2: Flow | None = None
         self.second_loss: Loss | None = None
         if config.dueling:
-            with streams.use_substream("detreg.flow2"):
+            with use_substream("detreg.flow2"):
                 self.flow2 = Flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
                 self.second_loss = copy.deepcopy(self.loss)

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig, store_as_none
 from trainables.losses.base import ParamGroup, Traits, Trial, make_pairs
@@ -19,6 +18,7 @@ from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
+from trainables.streams import use_substream
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
 LOG_VARIANCE_BEND = 10.0
@@ -166,7 +166,7 @@ class DVML(Plain):
         features, dim = parts["features"], parts["embedding"].dim
         self.mean = build_layer("dvml.mean", features, dim, "lecun")
         self.log_variance = build_layer("dvml.log_variance", features, dim, "lecun")
-        with streams.use_substream("dvml.decoder"):
+        with use_substream("dvml.decoder"):
             inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
             initialize_linear(inner, "lecun")
             initialize_linear(outer, "lecun")

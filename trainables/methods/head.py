@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables import streams
 from trainables.data.cache import CacheError, get_or_build
 from trainables.errors import ConfigError
 from trainables.machine.kernels import Linear, describe_kernels
+from trainables.streams import use_substream
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -53,7 +53,7 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
 
 def build_layer(stream: str, inputs: int, outputs: int, init: Init = "kaiming") -> nn.Linear:
     """Return a new linear layer, whose weight is drawn from the random stream `stream`."""
-    with streams.use_substream(stream):
+    with use_substream(stream):
         layer = Linear(inputs, outputs)
         initialize_linear(layer, init)
     return layer

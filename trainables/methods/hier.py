@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Generator, Tensor, nn
 
-from trainables import streams
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import ParamGroup, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
+from trainables.streams import use_substream
 
 NEIGHBOURS = 20  # the value of the authors' scripts
 
@@ -123,7 +123,7 @@ class HIER(Plain):
         super().__init__(config, **parts)
         self.options = config
         dim = parts["embedding"].dim
-        with streams.use_substream("hier.ancestors"):
+        with use_substream("hier.ancestors"):
             points = torch.randn(config.ancestors, dim) * (0.9 * config.clip / math.sqrt(dim))
         self.ancestors = nn.Parameter(points)
 

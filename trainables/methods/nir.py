@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from torch import Generator, Tensor
 from torch.func import functional_call
 
-from trainables import streams
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
@@ -20,6 +19,7 @@ from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
+from trainables.streams import use_substream
 
 # Above this exponent e^x goes on as its tangent, so that the squares of its gradients, which Adam
 # keeps in float32, stay finite: those of e^45 do not.
@@ -172,7 +172,7 @@ class NIR(Plain):
             )
         self.options = config
         dim = parts["embedding"].dim
-        with streams.use_substream("nir.flow"):
+        with use_substream("nir.flow"):
             self.flow = Flow(config.flow, dim=dim, condition_dim=dim)
         self._limiter = GradientLimiter(config.gradient_limit)
 

@@ -5,12 +5,12 @@ from typing import ClassVar, Literal, Unpack
 import torch
 from torch import Generator, Tensor
 
-from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup
 from trainables.methods.base import METHODS, Method, MethodParts, Progress, State
 from trainables.methods.head import build_linear_head
+from trainables.streams import use_substream
 
 
 @METHODS.register("plain")
@@ -42,7 +42,7 @@ class Plain(Method):
 
     def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)
-        with streams.use_substream("head"):
+        with use_substream("head"):
             self.head = build_linear_head(parts["features"], parts["embedding"])
 
     @torch.no_grad()

@@ -2,13 +2,13 @@
 
 from functools import lru_cache
 
-from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.config.optimization import ROLES, Role
 from trainables.config.sections import Trial
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, ParamGroup, build_probe
 from trainables.methods.base import METHODS, Method
+from trainables.streams import seed_global_generator
 
 WIDTH = 16  # of the probes that are built; roles do not depend on it
 
@@ -29,7 +29,7 @@ def _find_roles(method: str, loss: str, method_options: str, loss_options: str) 
     Options are passed as JSON, because some cannot be hashed for the cache.
     """
     base = build_probe(LOSSES[loss].Config.model_validate_json(loss_options), WIDTH)
-    with streams.seed_global_generator(0, "roles"):
+    with seed_global_generator(0, "roles"):
         built = METHODS[method](
             METHODS[method].Config.model_validate_json(method_options),
             features=WIDTH,

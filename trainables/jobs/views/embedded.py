@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from trainables import streams
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.config.registry import Registry
@@ -33,6 +32,7 @@ from trainables.errors import ConfigError
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import join_inside
+from trainables.streams import create_generator
 from trainables.trial import TrialConfig
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
@@ -174,7 +174,7 @@ class Embedded:
 
 def draw(count: int, stream: str) -> Tensor:
     """Return a permutation of 0 … count − 1 that the stream's name decides."""
-    return torch.randperm(count, generator=streams.create_generator(0, f"views.{stream}"))
+    return torch.randperm(count, generator=create_generator(0, f"views.{stream}"))
 
 
 def encode_picture(pixels: np.ndarray[Any, Any]) -> str:

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables import streams
 from trainables.backbones.backbone import Backbone
 from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded
 from trainables.methods.base import Progress
+from trainables.streams import create_generator
 
 
 @VIEWS.register("grad_cam")
@@ -36,7 +36,7 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
     with torch.enable_grad():
         # make the last feature maps leaves, whose gradients `_compute_cam` reads
         maps = backbone.compute_maps(pictures).detach().requires_grad_()
-        draws = streams.create_generator(0, "views.grad_cam", device=pictures.device)
+        draws = create_generator(0, "views.grad_cam", device=pictures.device)
         progress = Progress(fraction=1.0)
         state = method(backbone.pool(maps).float(), labels, progress, draws)
         available = method.terms(state, labels, progress, draws)

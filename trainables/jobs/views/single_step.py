@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables import streams
 from trainables.core.network import Network
 from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded, encode_picture, fit_tsne
 from trainables.methods.base import Progress
+from trainables.streams import create_generator
 
 PERPLEXITY = 10.0
 
@@ -89,7 +89,7 @@ def _take_gradient_step(network: Network, inputs: Tensor, labels: Tensor, rate: 
     for parameter in parameters:
         parameter.requires_grad_(True)
     with torch.enable_grad():
-        draws = streams.create_generator(0, "views.single_step.noise", device=inputs.device)
+        draws = create_generator(0, "views.single_step.noise", device=inputs.device)
         state = method(network.features(inputs), labels, progress, draws)
         terms = method.terms(state, labels, progress, draws).values()
         loss = torch.stack([(term.weight * term.value).sum() for term in terms]).sum()
