@@ -9,7 +9,7 @@ full disk.
 """
 
 MAX_LENGTH = 1000  # of a message, in characters
-ENDS = (".", "!", "?", "…")  # of a sentence
+ENDS = (".", "!", "?")  # of a sentence
 
 
 class ConfigError(ValueError):

@@ -48,6 +48,7 @@ class Resources(SpecPart):
                 "gpus",
                 f"the number of GPUs must be 0, a fraction from {SMALLEST} to 1, or a whole "
                 f"number, not {value:g}",
+                "Change it",
             )
         return value
 
@@ -100,8 +101,8 @@ class Spec(SpecPart):
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
                 raise ConfigError(
                     name,
-                    f"the study name {format_value(name)} must have 1 to 100 printable "
-                    "characters, none of them /",
+                    f"the study name {format_value(name)} cannot be used",
+                    "Give a name of 1 to 100 printable characters, none of them /",
                 )
         return value
 

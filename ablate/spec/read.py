@@ -87,7 +87,8 @@ def _read_extended(
         shape = "a list" if isinstance(document.data, list) else format_value(document.data)
         raise ConfigError(
             str(path),
-            f"a spec is a mapping (name, studies, …), not {shape}: copy one of search_spaces/",
+            f"a spec is a mapping (name, studies, …), not {shape}",
+            "Copy one of search_spaces/",
         )
     # read the files that it extends
     content = dict(document.data)
@@ -95,7 +96,7 @@ def _read_extended(
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise ConfigError(
-            location, f"`extends` takes file names relative to this file, not {bases!r}"
+            location, f"`extends` cannot be {bases!r}", "Give file names relative to this file"
         )
     data: dict[str, Any] = {}
     lines: Lines = {}

@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
 SHOWN = 50  # characters of a line that a message quotes
-TOO_DEEP = f"the values are nested too deep: flatten them to at most {MAX_DEPTH} levels"
+TOO_DEEP = "the values are nested too deep", f"Flatten them to at most {MAX_DEPTH} levels"
 
 _TAG = "tag:yaml.org,2002:"
 _SCALARS = {
@@ -107,14 +107,18 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             name, "No such file or recipe exists", f"{remedy} `ablate new --help` lists the recipes"
         ) from None
     except OSError as error:
-        raise ConfigError(name, f"the file is unreadable ({error.strerror or error})") from None
+        raise ConfigError(
+            name,
+            f"the file is unreadable ({error.strerror or error})",
+            "Change its permissions, or name another file",
+        ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            name, f"byte {error.start} is not UTF-8: save the file as UTF-8 text"
+            name, f"byte {error.start} is not UTF-8", "Save the file as UTF-8 text"
         ) from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(
-            name, f"the file has more than {MAX_BYTES >> 10} KiB: split it with `extends:`"
+            name, f"the file has more than {MAX_BYTES >> 10} KiB", "Split it with `extends:`"
         )
     document = load_text(text, name)
     if document.data is None:
@@ -127,7 +131,7 @@ def load_text(text: str, name: str) -> Document:
     try:
         node = _Loader(text).get_single_node()
     except RecursionError:
-        raise ConfigError(name, TOO_DEEP) from None
+        raise ConfigError(name, *TOO_DEEP) from None
     except yaml.YAMLError as error:
         raise _describe_fault(name, text, error) from None
     except (ValueError, OverflowError):  # from chr() of an escape
@@ -155,13 +159,15 @@ class _Builder:
         # refuse too many or too deep values, which anchors and aliases can multiply
         self.count += 1
         if self.count > MAX_NODES:
-            self.refuse(node, f"there are more than {MAX_NODES} values, with aliases: remove some")
+            self.refuse(
+                node, f"there are more than {MAX_NODES} values, with aliases", "Remove some"
+            )
         if depth > MAX_DEPTH:
-            self.refuse(node, TOO_DEEP)
+            self.refuse(node, *TOO_DEEP)
         if isinstance(node, ScalarNode):
             return self.build_scalar(node)
         if id(node) in self.ancestors:
-            self.refuse(node, "an anchor contains its own alias: remove the alias")
+            self.refuse(node, "an anchor contains its own alias", "Remove the alias")
         # convert a mapping or a list with its children
         self.ancestors.add(id(node))
         try:
@@ -184,16 +190,16 @@ class _Builder:
         merged: dict[str, Any] = {}
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
-                self.refuse(key, "a key must be text: quote or rename it")
+                self.refuse(key, "a key must be text", "Quote or rename it")
             if key.tag == _TAG + "merge":
                 for part in child.value if isinstance(child, SequenceNode) else [child]:
                     if not isinstance(part, MappingNode):
-                        self.refuse(part, "`<<` merges only mappings: write <<: *anchor")
+                        self.refuse(part, "`<<` merges only mappings", "Write <<: *anchor")
                     merged = self.build(part, path, depth + 1) | merged  # the first one wins
                 continue
             self.build_scalar(key)  # refuses tagged keys
             if key.value in values:
-                self.refuse(key, f"the key {key.value!r} occurs twice: remove one key")
+                self.refuse(key, f"the key {key.value!r} occurs twice", "Remove one key")
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _find_line(key)
             values[key.value] = self.build(child, where, depth + 1)
@@ -217,17 +223,17 @@ class _Builder:
             return number
         special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
         if math.isinf(float(special)) and "inf" not in special:
-            self.refuse(node, "a number is too large: write one below 1.8e308")
+            self.refuse(node, "a number is too large", "Write one below 1.8e308")
         return float(special)
 
     def check_tag(self, node: Node, expected: str) -> None:
         """Refuse any tag except the implicit one of the node's kind."""
         if node.tag != _TAG + expected:
-            self.refuse(node, f"a value may have no tag: remove {node.tag.replace(_TAG, '!!')}")
+            self.refuse(node, "a value may have no tag", f"Remove {node.tag.replace(_TAG, '!!')}")
 
-    def refuse(self, node: Node, message: str) -> NoReturn:
+    def refuse(self, node: Node, fault: str, remedy: str) -> NoReturn:
         """Raise an error with the line of a node."""
-        raise ConfigError(self.place(node), message)
+        raise ConfigError(self.place(node), fault, remedy)
 
 
 def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
@@ -245,11 +251,12 @@ def _describe_fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     if not lines[row].strip() and context:  # an unclosed bracket or quote: show where it opens
         row = context.line
     start = f" ({error.context} from line {context.line + 1})" if error.context and context else ""
-    message = (
-        f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{start}. Check indentation, "
-        "colons and brackets, replace tabs by spaces, and quote text with special characters"
+    return ConfigError(
+        _format_place(name, row + 1),
+        " ".join(f"`{lines[row].strip()[:SHOWN]}` is no YAML: {error.problem}{start}".split()),
+        "Check indentation, colons and brackets, replace tabs by spaces, and quote text with "
+        "special characters",
     )
-    return ConfigError(_format_place(name, row + 1), " ".join(message.split()))
 
 
 def _format_place(name: str, line: int) -> str:

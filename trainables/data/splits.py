@@ -84,11 +84,10 @@ class Splits:
         """Return the split "train", "val" or "test"; refuse one that does not exist."""
         subset = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if subset is None:
-            is_paper = name == "val"
             raise ConfigError(
                 "evaluate",
                 f"there is no split {name!r}"
-                f"{': the protocol paper trains on all training classes' if is_paper else ''}",
+                + (': protocol "paper" trains on all training classes' if name == "val" else ""),
                 f"Give one of {'train, test' if self.val is None else 'train, val, test'}",
             )
         return subset

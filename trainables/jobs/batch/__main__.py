@@ -61,7 +61,9 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 def _run(args: argparse.Namespace) -> int:
     """Check the arguments, run the trials and return the exit code."""
     if not 1 <= args.processes <= 1024:
-        raise ConfigError("--processes", f"The number {args.processes} must be from 1 to 1024")
+        raise ConfigError(
+            "--processes", f"{args.processes} is not from 1 to 1024", "Give such a number"
+        )
     part, parts = parse_shard(args.shard)
     cells = expand_user_path(args.cells, "CELLS")
     folder = expand_user_path(args.out, "--out").resolve()
