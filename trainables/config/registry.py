@@ -51,8 +51,12 @@ class Strict(BaseModel):
         for key, value in data.items() if isinstance(data, dict) else ():
             values = value if isinstance(value, list | tuple) else [value]
             if any(isinstance(item, bool) for item in values) and _is_number_field(cls, key):
-                text = str(value).lower() if isinstance(value, bool) else "a list with true/false"
-                raise ConfigError(str(key), f"{key} must be a number, not {text}", "Write digits")
+                raise ConfigError(
+                    str(key),
+                    f"{key} must be a number, not "
+                    + (str(value).lower() if isinstance(value, bool) else "a list with true/false"),
+                    "Write digits",
+                )
         return data
 
 

@@ -146,8 +146,8 @@ def _normalize_tree(node: Any) -> Any:
     return [type(node).__name__, *fields]
 
 
-def digest_modules(names: Iterable[str]) -> str:
-    """Return one digest of the named modules and of all they import from their own packages.
+def digest_each_module(names: Iterable[str]) -> dict[str, str]:
+    """Return the digests of the named modules and of all they import from their own packages.
 
     Raises:
         NoSource: one of `names` has no Python file.
@@ -161,6 +161,12 @@ def digest_modules(names: Iterable[str]) -> str:
         if name not in digests and (parsed := _parse_module(name)) is not None:
             digests[name], imported = parsed
             pending += imported
+    return digests
+
+
+def digest_modules(names: Iterable[str]) -> str:
+    """Return one digest of the named modules and of all they import, as `digest_each_module`."""
+    digests = digest_each_module(names)
     return sha256(" ".join(digests[name] for name in sorted(digests)).encode()).hexdigest()[:16]
 
 

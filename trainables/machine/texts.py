@@ -40,8 +40,12 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     """
     character = find_unfit_character(text)
     if character is not None:
-        place = f" in '{escape_control_characters(text[:60])}'" if show else ""
-        raise ConfigError(where, f"The text contains {character}{place}", "Remove the character")
+        raise ConfigError(
+            where,
+            f"The text contains {character}"
+            + (f" in '{escape_control_characters(text[:60])}'" if show else ""),
+            "Remove the character",
+        )
     return text
 
 

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+import trainables
 from trainables.core import source_digests
 from trainables.core.components import ENTRY_MODULES
 from trainables.core.source_digests import (
     NoSource,
     compute_component_digest,
     digest_class,
+    digest_each_module,
     digest_modules,
 )
 from trainables.data.dataset import DATASETS
@@ -145,6 +147,63 @@ def test_every_component_has_a_digest_and_parts_differ() -> None:
     digests = {name: compute_component_digest(name) for name in (*ENTRY_MODULES, *names)}
     assert all(digest is not None for digest, _ in digests.values()), digests
     assert len({digests[name] for name in ENTRY_MODULES}) == len(ENTRY_MODULES)
+
+
+def find_modules() -> dict[str, tuple[str, ...]]:
+    """Return the modules in which the digests of losses, methods, sampler and optimiser begin."""
+    named = [("loss", LOSSES), ("method", METHODS)]
+    modules = {
+        f"{kind}.{name}": (registry[name].__module__,)
+        for kind, registry in named
+        for name in registry
+    }
+    return modules | {name: ENTRY_MODULES[name] for name in ("sampler", "optimizer")}
+
+
+def test_a_digest_covers_few_modules() -> None:
+    """What a component does not need must not ask for --same-code."""
+    most = {"loss": 15, "method": 30, "sampler": 5, "optimizer": 10}  # 10, 27, 3 and 7 are needed
+    covered = {name: digest_each_module(names) for name, names in find_modules().items()}
+    assert {
+        name: len(modules)
+        for name, modules in covered.items()
+        if len(modules) > most[name.partition(".")[0]]
+    } == {}
+    assert not {"trainables", "trainables.core.export"} & {m for of in covered.values() for m in of}
+
+
+def test_a_limit_or_a_word_elsewhere_changes_no_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def digest_all(*edits: tuple[str, str, str]) -> dict[str, str]:
+        """Return the digests of a copy of the package in which texts are replaced."""
+        folder = tmp_path / str(next(NUMBER))
+        for file in (ROOT / "trainables").rglob("*.py"):
+            copy = folder / file.relative_to(ROOT / "trainables")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy)
+        for name, old, new in edits:
+            text = (folder / name).read_text(encoding="utf-8")
+            assert old in text
+            (folder / name).write_text(text.replace(old, new), encoding="utf-8")
+        with monkeypatch.context() as patch:
+            patch.setattr(trainables, "__path__", [str(folder)])
+            source_digests._parse_module.cache_clear()
+            return {name: digest_modules(modules) for name, modules in find_modules().items()}
+
+    before = digest_all()
+    after = digest_all(
+        ("core/export.py", "MOST_BYTES = 2**33", "MOST_BYTES = 2**34"),
+        ("jobs/job.py", "import json", "import json, sys"),
+        ("__init__.py", "import export", "import export as export"),
+        ("data/sampler.py", "is not a multiple of", "is no multiple of"),
+        ("losses/triplet.py", "Set normalize: true, or", "Take normalize: true, or"),
+        ("methods/nir.py", "Set none instead", "Set `none`"),
+    )
+    assert after == before
+    other = digest_all(("data/sampler.py", "batch_size % per_class", "batch_size % 2"))
+    assert {name for name in before if other[name] != before[name]} == {"sampler"}
+    source_digests._parse_module.cache_clear()
 
 
 def test_digests_of_the_core_need_no_torch() -> None:

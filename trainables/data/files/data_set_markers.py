@@ -114,10 +114,10 @@ def locate_root(config: DataConfig, about: About) -> Path:
         folders = list_data_folders()
         root = _find_usual_folder(folders, about)
         if root is None:
-            where = f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"
             raise DataMissing(
                 "data.root",
-                f"no folder is given, and no folder {join_names(about.folders)} is found {where}",
+                f"no folder is given, and no folder {join_names(about.folders)} is found "
+                + (f"in {', '.join(map(str, folders))} (${VARIABLE})" if folders else "anywhere"),
                 f"Set {VARIABLE} to the folder that has {about.title} in it, or give its own: "
                 f"data.root in a spec, --data-root DIR, for `ablate evaluate` {config.name}=DIR. "
                 f"{about.title} is at {about.offered}",
