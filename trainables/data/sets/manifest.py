@@ -77,7 +77,7 @@ def _parse_row(row: dict[str, str], where: str) -> Row:
         raise ConfigError(where, f"path {path!r} or label {label!r} is empty", "Write both")
     if split not in SPLITS:
         raise ConfigError(
-            where, f"the split {split!r} is unknown", "Write train, val or test, or nothing"
+            where, f"split {split!r} is unknown", "Write train, val or test, or nothing"
         )
     if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
         raise ConfigError(
