@@ -1,4 +1,4 @@
-"""`make size` counts what a reader must understand: statements, and neither lines nor docstrings."""
+"""`make size` counts statements, not lines, so that squeezing lines changes no number."""
 
 from __future__ import annotations
 
