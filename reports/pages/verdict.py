@@ -1,12 +1,12 @@
 """Write the verdict in words: a summary, then a line for each comparison."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
+from reports.stats.power import estimate_seed_range
 from reports.tables.labels import (
     display_scale,
     format_metric_label,
@@ -19,6 +19,7 @@ from reports.tables.verdict import Verdict, group_verdicts
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
 MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence
+MIN_SEEDS = 5  # from which the number of seeds that an interval takes is estimated
 MAX_SEEDS = 1000  # that a reader may be advised to run
 HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
@@ -91,9 +92,9 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"no {unit} has results of both rows")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
-    elif verdict.call == "open" and 0 < (seeds := _estimate_seeds(verdict)) <= MAX_SEEDS:
-        half_width = HALF_WIDTH * float(_format_smallest(verdict))
-        words.append(f"about {seeds:,} {unit}s give ±{half_width:g}")
+    elif verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
+        wanted = HALF_WIDTH * float(_format_smallest(verdict))
+        words.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
     if printed is not None:
         value = format_signed_metric(printed.value, printed.metric, 1)
         name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"
@@ -104,21 +105,26 @@ def format_evidence(verdict: Verdict) -> str:
     return "; ".join([*words, *([verdict.tuned] if verdict.tuned else [])])
 
 
-def _estimate_seeds(verdict: Verdict) -> int:
-    """Return the number of seeds at which half the interval would be `HALF_WIDTH` · δ long.
+def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:
+    """Return the range of seeds at which half the interval would be `HALF_WIDTH` · δ long.
 
-    Half-widths fall with √n, and the quantile falls too, so slightly fewer suffice. The number is 0
-    without an interval or δ (the smallest effect of interest), or if half the interval is already
-    shorter than δ, or if it contains the scatter of searches, which no seed or split shortens.
+    It is None without an interval or δ (the smallest effect of interest), if half the interval is
+    already shorter than δ, if it contains the scatter of searches, which no seed shortens, and for
+    splits, where more splits, more seeds of each, or neither may help. Below `MIN_SEEDS` the
+    scatter is hardly known.
     """
     gap = verdict.difference
-    if gap is None or gap.low is None or gap.high is None or verdict.searches > 1:
-        return 0
+    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1:
+        return None
+    if gap is None or gap.low is None or gap.high is None:
+        return None
     half_width = (gap.high - gap.low) / 2
     if not 0 < verdict.smallest <= half_width:
-        return 0
-    ratio = half_width / (HALF_WIDTH * verdict.smallest)
-    return max(verdict.n + 1, math.ceil(verdict.n * ratio**2))
+        return None
+    wanted = HALF_WIDTH * verdict.smallest
+    least, most = estimate_seed_range(half_width, verdict.n, max(1, verdict.family), wanted)
+    least = max(verdict.n + 1, least)
+    return (least, max(least, most)) if least <= MAX_SEEDS else None
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:

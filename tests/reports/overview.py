@@ -33,13 +33,9 @@ from reports.pages.markup import format_pipe_table
 from reports.pages.verdict import explain_verdicts, format_call, format_difference
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
-from reports.tables.labels import (
-    format_metric_label,
-    format_metric_name,
-    format_signed_metric,
-)
+from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
-from reports.tables.verdict import Verdict, group_verdicts
+from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
 
@@ -48,6 +44,7 @@ class Comparison(RecipePart):
     """A table of a sweep in the overview.
 
     table: its title. method, setup: names in the overview. rows: the rows to show; empty for all.
+    note: what a reader of the verdict must know.
     """
 
     sweep: str
@@ -55,6 +52,7 @@ class Comparison(RecipePart):
     method: str
     setup: str
     rows: tuple[str, ...] = ()
+    note: str = ""
 
 
 class Overview(RecipePart):
@@ -107,21 +105,20 @@ def collect_lines(overview: Overview, load: Callable[[str], SweepVerdicts]) -> l
 
 def format_overview(lines: Sequence[Line], picture: str) -> str:
     """Write the overview in Markdown: the picture, a table for each metric, the sweeps' names."""
-    text = [f"![Every method against its baseline]({picture})", ""]
+    text = [f"![Differences to the plain loss, with intervals]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in lines):
         delta = f"Δ {format_metric_label(metric)} [95 %]"
-        headers = ("method", "set-up", "row", delta, "blocks", "verdict", "published")
+        headers = ("method", "set-up", "row", delta, "blocks", "verdict", "note")
         rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
         grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
-    groups = group_verdicts([line.verdict for line in lines])
+    verdicts = [  # sweeps may give tables equal names, and each has a family of its own
+        replace(line.verdict, key=f"{line.comparison.sweep}: {line.verdict.key}") for line in lines
+    ]
     text.append(
         f"Sweeps: {', '.join(sources)}. A row is the best configuration in which the method is on. "
-        "Published: the gain that the paper prints, on its own data, backbone and base loss; "
-        "excluded: the measured interval of this metric, which the sweep's page shows, lies below "
-        "it. "
-        f"{explain_verdicts([verdict for group in groups for verdict in group])}"
+        f"{explain_verdicts(verdicts)}"
     )
     return "\n".join(text)
 
@@ -131,17 +128,8 @@ def _format_row(line: Line) -> tuple[Field, ...]:
     verdict, comparison = line.verdict, line.comparison
     blocks = f"{verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER))
-    numbers = (format_difference(verdict), blocks, format_call(verdict), _format_gain(verdict))
-    return tuple(map(Field, row + numbers))
-
-
-def _format_gain(verdict: Verdict) -> str:
-    """Write the gain that the paper prints, as in `+1.6 Recall@1 (excluded)`; empty without one."""
-    gain = verdict.printed
-    if gain is None:
-        return ""
-    value = format_signed_metric(gain.value, gain.metric, 1)
-    return f"{value} {format_metric_name(gain.metric)}{' (excluded)' if gain.excluded else ''}"
+    judged = (format_difference(verdict), blocks, format_call(verdict), comparison.note)
+    return tuple(map(Field, row + judged))
 
 
 def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:

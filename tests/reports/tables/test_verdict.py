@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from reports.pages import latex, markup
 from reports.pages import verdict as words
 from reports.pages.csv_table import to_csv
 from reports.recipe import Recipe, Table
+from reports.stats.power import estimate_seed_range
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
 from reports.tables.verdict import Verdict, judge_tables, summarize_verdicts
@@ -114,14 +115,30 @@ def test_no_difference_is_a_verdict_where_the_interval_lies_within_the_smallest_
     assert words.format_call(small) == "better by less than 0.3"
 
 
-def test_an_open_verdict_says_how_many_seeds_make_its_interval_short_enough() -> None:
+def test_an_open_verdict_says_between_which_numbers_of_seeds_its_interval_is_short_enough() -> None:
     verdict = judge(made(0.0015))
     gap = verdict.difference
     assert verdict.call == "open" and gap is not None and gap.low is not None
-    half = gap.mean - gap.low
-    seeds = math.ceil(8 * (half / (0.8 * 0.003)) ** 2)
-    assert f"about {seeds} seeds give ±0.24" in words.format_evidence(verdict)
+    low, high = estimate_seed_range(gap.mean - gap.low, 8, 1, 0.8 * 0.003)
+    assert 8 < low < high
+    assert f"±0.24 takes {low:,} to {high:,} seeds" in words.format_evidence(verdict)
     assert "one seed gives no interval" in words.format_evidence(judge(made(0.05, seeds=1)))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"unit": "split"},  # more splits, more seeds of each, or neither may help
+        {"n": 4},  # the scatter of four seeds is hardly known
+        {"searches": 2, "searches_sd": 0.001},
+        {"smallest": 1e-5},  # more than a thousand seeds
+        {"smallest": 0.5},  # the interval is short enough
+    ],
+)
+def test_no_number_of_seeds_is_printed_where_none_can_be_right(changed: dict[str, Any]) -> None:
+    verdict = judge(made(0.0015))
+    assert "±" in words.format_evidence(verdict)
+    assert "±" not in words.format_evidence(replace(verdict, **changed))
 
 
 def test_copies_are_no_comparisons() -> None:
