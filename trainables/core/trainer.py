@@ -142,7 +142,7 @@ class Trainer:
         if self.steps == 0:
             if self.config.embedding.init == "pca":
                 self._initialize_from_features()
-            self.calibrate_weights()
+            self.measure_factors()
         while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
@@ -168,7 +168,7 @@ class Trainer:
         network.method.fit(features)
         self.group.broadcast_(self.parameters)  # all processes begin with the main one's weights
 
-    def calibrate_weights(self) -> None:
+    def measure_factors(self) -> None:
         """Measure the factors of relative weights on the first batches, without a step."""
         method, backbone = self.network.method, self.network.backbone
         if method.factors is None:
