@@ -190,12 +190,15 @@ class Trainer:
         batch = self._load_batch(positions)
         with torch.no_grad():
             features = self.passes.compute_features(batch.inputs)
-        norms: dict[str, Norms] = {}
-        for number in (self.total_steps - 1, 0):  # the first step's norms replace the last one's
-            progress = Progress("main", 0, step, number / self.total_steps)
-            norms |= measure_batch(
-                self.network.method, features, batch.labels, progress, self.generators
-            )
+        method, norms = self.network.method, dict[str, Norms]()
+        for number in (0, self.total_steps - 1):
+            known_weights = {method.WEIGHTS[name] for name in norms}
+            missing = [t for t in method.scaled_terms if method.WEIGHTS[t] not in known_weights]
+            if missing:
+                seed_step(self.generators, self.seed, step, self.network.backbone)
+                progress = Progress("main", 0, step, number / self.total_steps)
+                found = measure_batch(method, features, batch.labels, progress, self.generators)
+                norms |= {name: found[name] for name in missing if name in found}
         return norms
 
     def _train_epoch(self) -> EpochReport:
