@@ -4,8 +4,8 @@
     space: {method: default, optimizer.lr: {low: …, …}}   # those of the method, and one more
 
 An axis that the file gives wins over a default one. Weights of a method's terms are searched as
-ratios of gradients (`method.weights: relative`), unless the trial sets `method.weights: absolute` or
-the file gives an axis for one of these weights.
+ratios of gradients (`method.weights: relative`), unless the trial sets `method.weights: absolute`
+or the file gives an axis for one of these weights.
 """
 
 from collections.abc import Mapping
