@@ -99,8 +99,9 @@ def _compute_norm(term: Term, group: Sequence[Tensor]) -> Tensor | None:
     lengths = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
     if not lengths:
         return None
-    weight = term.weight.detach().abs() if isinstance(term.weight, Tensor) else abs(term.weight)
-    return torch.linalg.vector_norm(torch.stack(lengths)) * weight
+    length: Tensor = torch.linalg.vector_norm(torch.stack(lengths))
+    weight = term.weight.detach() if isinstance(term.weight, Tensor) else term.weight
+    return length * abs(weight)
 
 
 def compute_factors(method: Method, batches: Sequence[Mapping[str, Norms]]) -> list[float]:

@@ -266,8 +266,7 @@ class Trainer:
         # gradients of the terms beside the metric term's, before `backward` frees the graph
         ratios: dict[str, Tensor] = {}
         if is_measured:
-            points = [outputs, [features], list(method.loss.parameters())]
-            ratios = compute_ratios(terms, points)
+            ratios = compute_ratios(terms, [outputs, [features], [*method.loss.parameters()]])
 
         # backward pass
         for parameter in self.parameters:

@@ -3,6 +3,7 @@ weights that are ratios."""
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.benchmarks import term_ratios
 from tests.oracles import gradients as oracle
 from tests.trainables.components import method_options
 from tests.trainables.core_trials import config, timeless
 from tests.trainables.methods import cases
-from trainables import load
+from trainables import load, streams
 from trainables.core import term_gradients
 from trainables.core import trainer as trainer_module
 from trainables.core.identity import dump_identity
@@ -315,3 +317,23 @@ def test_absolute_weights_are_the_default_and_keep_the_id() -> None:
         assert "weights" not in dump_identity(default)
         relative = METHODS[name].Config.model_validate({"name": name, "weights": "relative"})
         assert dump_identity(relative)["weights"] == "relative"
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_a_relative_weight_is_the_ratio_with_every_loss_and_dimension(name: str) -> None:
+    x = torch.randn(40, 32, generator=streams.create_generator(0, "x"))
+    weights = {option: 0.1 for options in METHODS[name].WEIGHTS.values() for option in options}
+    options = {
+        "hier": {"ancestors": 16, "draws": 5},
+        "dvml": {"samples": 2},
+        "detreg": {"flow": {"depth": 2}},
+    }
+    section = {**options.get(name, {}), **weights, "weights": "relative"}
+    compared = 0
+    for loss, dim in itertools.product(term_ratios.LOSSES, (8, 24)):
+        ratios = term_ratios.measure_ratios(name, loss, dim, x, classes=10, options=section)
+        for term, ratio in (ratios or {}).items():
+            if term in METHODS[name].WEIGHTS:
+                assert ratio == pytest.approx(0.1, rel=1e-3), (term, loss, dim)
+                compared += 1
+    assert compared >= 4
