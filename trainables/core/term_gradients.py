@@ -100,8 +100,7 @@ def _compute_norm(term: Term, group: Sequence[Tensor]) -> Tensor | None:
     if not lengths:
         return None
     length: Tensor = torch.linalg.vector_norm(torch.stack(lengths))
-    weight = term.weight.detach() if isinstance(term.weight, Tensor) else term.weight
-    return length * abs(weight)
+    return (length * term.weight).abs().detach()
 
 
 def compute_factors(method: Method, batches: Sequence[Mapping[str, Norms]]) -> list[float]:

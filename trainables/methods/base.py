@@ -102,6 +102,7 @@ class WeightedConfig(NamedConfig):
     multiplied by its weight and by a constant, which the trial measures on its first four
     batches before the first step (`core/term_gradients.py`) and keeps in checkpoints and export.
     None: "absolute".
+    Sources: weights: this project.
     """
 
     weights: Annotated[Literal["absolute", "relative"] | None, store_as_none("absolute")] = None
