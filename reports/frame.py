@@ -23,8 +23,9 @@ else:  # pandas is imported when a table is made, which keeps plans fast
 
 PARENT_TAG = "mlflow.parentRunId"
 FINAL = "final/"
-# end of the name of a metric: a term's largest gradient in an epoch, over the metric term's
-LARGEST_RATIO = "_to_metric/max"
+# ends of the names of metrics: a term's gradient over the metric term's, as the mean and the
+# largest of an epoch, and at the trial's first step
+RATIO, LARGEST_RATIO, FIRST_RATIO = "_to_metric", "_to_metric/max", "_to_metric/first"
 ENDED = ("done", "failed", "partial", "infeasible")  # statuses that a trial keeps
 STATUS_RANKS = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
@@ -53,8 +54,8 @@ class Frame:
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
         trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
-            params (dicts: all settings of the trial), ratios (names of its metrics that end in
-            `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
+            params (dicts: all settings of the trial), ratios (dicts: metrics with `RATIO` in their
+            names → last value), and a column per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
@@ -266,7 +267,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
             "params": _flatten_settings(settings) or dict(run.data.params),
-            "ratios": tuple(sorted(name for name in metric_values if name.endswith(LARGEST_RATIO))),
+            "ratios": {name: x for name, x in sorted(metric_values.items()) if RATIO in name},
         }
         row |= {
             name.removeprefix(FINAL): value

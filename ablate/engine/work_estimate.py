@@ -10,7 +10,7 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -40,6 +40,8 @@ from ablate.sweep.trial_costs import build_cost_key
 from ablate.tracking.store import build_public_environment, run_module
 from ablate.values.terminal import print_text
 from reports.stats.describe import pooled_sd
+from reports.tables.labels import format_ratio
+from reports.tables.term_shares import DROWNING, INACTIVE
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job
@@ -126,9 +128,12 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             )
         # sum up
         parallel = count_fitting_here(request)
-        work = [workload.describe_trials(parallel, request.threads)]
-        work += describe_memory(piloted.values(), parallel, psutil.virtual_memory().total)
-        work += workload.describe_time(parallel, piloted=pilot)
+        work = [
+            workload.describe_trials(parallel, request.threads),
+            *describe_memory(piloted.values(), parallel, psutil.virtual_memory().total),
+            *describe_terms(piloted, kinds),
+            *workload.describe_time(parallel, piloted=pilot),
+        ]
         lines += [*notes, *work]
         prefix = (
             "results of another version of the code are accepted"
@@ -274,12 +279,14 @@ class Rate:
         setup: seconds before the first epoch.
         peak: bytes of memory of one trial; None if unknown.
         device: bytes of memory of its GPU; None if unknown.
+        ratios: term of the loss → its gradient over the metric term's at the first step.
     """
 
     epoch: float
     setup: float = 0.0
     peak: int | None = None
     device: int | None = None
+    ratios: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass
@@ -335,7 +342,8 @@ def measure_pilot_rates(
         else:
             epoch = report["steps_per_epoch"] * statistics.fmean(report["steps"])
             memory, device = report["peak_bytes"], report["device_bytes"]
-            rates[key] = Rate(epoch + report["evaluate"], report["setup"], memory, device)
+            seconds = epoch + report["evaluate"], report["setup"]
+            rates[key] = Rate(*seconds, memory, device, report["ratios"])
     return rates, reasons
 
 
@@ -352,6 +360,31 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         return dict(json.loads(process.stdout.strip().splitlines()[-1]))
     fault = process.stderr.strip().rpartition("\n")[2] or f"exit code {process.returncode}"
     return {"error": f"its pilot has failed: {fault}"}
+
+
+def describe_terms(
+    rates: Mapping[str, Rate], configs: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Say how strong the terms of each kind of trial are at the first step, and warn of extremes.
+
+    Args:
+        rates: rates by kind, as pilots measured them.
+        configs: the trial of each kind that its pilot ran.
+    """
+    lines: dict[str, None] = {}
+    for key, rate in rates.items():
+        if not rate.ratios:
+            continue
+        config = configs[key]
+        names = [f"{term} {format_ratio(ratio)}" for term, ratio in rate.ratios.items()]
+        kind = f"{config['method']['name']} with {config['loss']['name']}"
+        lines[f"terms: {kind}: {', '.join(names)} times the metric's gradient at first"] = None
+        for term, ratio in rate.ratios.items():
+            if ratio > DROWNING:
+                lines[f"warning: the term {term} of {kind} drowns the metric"] = None
+            elif ratio < INACTIVE:
+                lines[f"warning: the term {term} of {kind} does nothing"] = None
+    return list(lines)
 
 
 def describe_memory(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:

@@ -3,7 +3,9 @@
     space: default                                        # of optimiser, loss, method and adapters
     space: {method: default, optimizer.lr: {low: …, …}}   # those of the method, and one more
 
-An axis that the file gives wins over a default one.
+An axis that the file gives wins over a default one. Weights of a method's terms are searched as
+ratios of gradients (`method.weights: relative`), unless the trial sets `method.weights: absolute`
+or the file gives an axis for one of these weights.
 """
 
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ from trainables.errors import ConfigError
 
 DEFAULT = "default"
 SECTIONS = ("optimizer", "loss", "method", "backbone")
+RATIOS = {"low": 1e-3, "high": 1.0, "log": True}  # axis of a relative weight
 
 
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,6 +76,8 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
             )
         if axis == DEFAULT:
             axes |= list_section_axes(section, trial)
+    if space.get("method") == DEFAULT:
+        axes = _make_weights_relative(axes, space, trial)
     axes |= {path: axis for path, axis in space.items() if axis != DEFAULT}
     if not axes:
         raise ConfigError(
@@ -81,6 +86,30 @@ def _expand_space(where: str, space: Mapping[str, Any], trial: Mapping[str, Any]
             "Name an axis, for example optimizer.lr",
         )
     return axes
+
+
+def _make_weights_relative(
+    axes: Mapping[str, Any], space: Mapping[str, Any], trial: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return default axes in which the weights of the method's terms are ratios of gradients.
+
+    A weight of the metric term, which would scale all terms alike, is then no axis.
+    """
+    from trainables.methods.base import METHODS
+
+    settings = trial.get("method")
+    options = settings if isinstance(settings, Mapping) else {}
+    method = METHODS.get(str(options.get("name")))
+    weights = {} if method is None else method.WEIGHTS
+    paths = {f"method.{option}": term for term, names in weights.items() for option in names}
+    stated = options.get("weights")
+    if not paths or stated == "absolute" or {*paths, "method.weights"} & space.keys():
+        return dict(axes)
+    others = {path: axis for path, axis in axes.items() if path not in paths}
+    ratios = {path: RATIOS for path, term in paths.items() if term != "metric"}
+    # an axis, not a setting, so that studies that take the best values take the meaning too
+    meaning = {} if stated == "relative" else {"method.weights": {"choice": ["relative"]}}
+    return others | meaning | ratios
 
 
 def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

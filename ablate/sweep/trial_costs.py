@@ -29,7 +29,8 @@ SIZES = ("image_size", "batch_size", "micro_batch")  # those that are numbers, w
 def build_cost_key(config: Mapping[str, Any], *, sized: bool = True) -> str:
     """Return a text that is equal for configurations whose epochs take equally long.
 
-    It names data set, network, batch and method, but no float options, which cost no time.
+    It names data set, network, batch and method, but no float options, which cost no time, and no
+    options that are None, which earlier trials may lack.
 
     Args:
         sized: whether trials of different image and batch sizes have different keys.
@@ -38,7 +39,8 @@ def build_cost_key(config: Mapping[str, Any], *, sized: bool = True) -> str:
     def drop_floats(options: Any) -> Any:
         if not isinstance(options, Mapping):
             return options
-        return {k: drop_floats(v) for k, v in options.items() if not isinstance(v, float)}
+        kept = {k: v for k, v in options.items() if v is not None and not isinstance(v, float)}
+        return {k: drop_floats(v) for k, v in kept.items()}
 
     fields = [
         config[section].get(name)

@@ -11,7 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from reports.tables import labels
+from reports.tables import labels, term_shares
 from reports.tables.model import (
     AnyTable,
     Comparison,
@@ -112,6 +112,9 @@ def build_grid(table: AnyTable) -> Grid:
         columns += _build_metric_columns(table, metric, i)
     if any(row.tuned is not None for row in table.rows):
         columns.append(("tuning trials", True, [Field(row.tuned or "") for row in table.rows]))
+    if any(row.shares for row in table.rows):
+        shares = [Field(term_shares.format_term_shares(row.shares)) for row in table.rows]
+        columns.append((term_shares.HEADER, True, shares))
     return _lay_out_columns(table, columns)
 
 

@@ -102,7 +102,7 @@ def format_evidence(verdict: Verdict) -> str:
         position = "inside" if printed.inside else "outside"
         excluded = ": a gain of this size is excluded" if printed.excluded else ""
         words.append(f"the printed {value}{name}{source} is {position} its interval{excluded}")
-    return "; ".join([*words, *([verdict.tuned] if verdict.tuned else [])])
+    return "; ".join([*words, *filter(None, (verdict.terms, verdict.tuned))])
 
 
 def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:

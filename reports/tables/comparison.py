@@ -14,7 +14,7 @@ from reports.stats.blocks import Blocks
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
 from reports.stats.searches import OverSearches, find_originals_of
-from reports.tables import notes, rows
+from reports.tables import notes, rows, term_shares
 from reports.tables.cells import (
     NEUTRAL,
     explain_measurement,
@@ -109,6 +109,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
                 against=base,
                 gain=_find_gain(recipe, cell, coords[cell]),
                 levels=levels,
+                shares=term_shares.collect_term_shares(frame, run_ids(group)),
             )
         )
     nothing = dict.fromkeys(recipe.metrics, MeasuredMetric(None))
@@ -129,6 +130,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
             *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
             *rows.explain_rows(frame, recipe, table_rows, data=data_sets, neutral=neutral),
+            *([term_shares.NOTE] if any(row.shares for row in table_rows) else []),
             *(f"Without a result: {gap}." for row in table_rows for gap in row.gaps),
         ),
     )

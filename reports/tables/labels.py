@@ -161,6 +161,14 @@ def format_p(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def format_ratio(value: float) -> str:
+    """Write a positive ratio with two digits: `2e-6`, `0.35`, `8`, `12,000`."""
+    if value and not 1e-3 <= value < 1e6:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return f"{float(f'{value:.2g}'):,.4g}" if value < 10 else f"{float(f'{value:.2g}'):,.0f}"
+
+
 def format_level(value: Any) -> str:
     """Write a coordinate's value: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):

@@ -1,7 +1,7 @@
 """Define tables before they are written: rows of numbers, or sheets of fields."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from reports.published.papers import PrintedValue
@@ -9,6 +9,7 @@ from reports.recipe import PrintedRows, Table
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
+from reports.tables.term_shares import TermShare
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class TableRow:
         against: cell of its baseline row; its own cell for the baseline; None without one.
         gain: the printed gain with which the verdict compares the row.
         printed_only: a row of a paper without a cell.
+        shares: term of the loss → its gradient over the metric term's.
     """
 
     cell: str
@@ -114,6 +116,7 @@ class TableRow:
     gain: PrintedRows | None = None
     printed_only: bool = False
     levels: tuple[str, ...] = ()
+    shares: Mapping[str, TermShare] = field(default_factory=dict)
 
     @property
     def baseline(self) -> bool:

@@ -20,6 +20,7 @@ from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
 from reports.tables.labels import format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
+from reports.tables.term_shares import judge_terms_of_row
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
@@ -62,6 +63,7 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
     """
@@ -88,6 +90,7 @@ class Verdict:
     unit: Literal["seed", "split"] = "seed"
     searches: int = 1
     searches_sd: float | None = None
+    terms: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -203,6 +206,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 printed=_compare_with_print(frame, table, row, base),
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
+                terms=judge_terms_of_row(row.shares, base.shares),
             )
         )
     return verdicts

@@ -184,7 +184,7 @@ def load_judged_frame(ledger: Ledger, sweep_id: str) -> Frame:
     for trial_id in {cell["trial_id"] for cell in cells}:
         trial, evaluations = ledger.get_trial(trial_id), ledger.get_evaluations(trial_id)
         assert trial is not None
-        row = dict.fromkeys(TRIAL_KEYS, "") | {"params": {}, "ratios": (), "tags": NO_TAGS}
+        row = dict.fromkeys(TRIAL_KEYS, "") | {"params": {}, "ratios": {}, "tags": NO_TAGS}
         row |= {name: trial[name] for name in ("trial_id", "seed", "status")}
         rows.append(row | {f"{split}/map_at_r": e["map_at_r"] for split, e in evaluations.items()})
     parent = Parent("", "", {}, build_sweep_document(sweep, cells))

@@ -36,10 +36,12 @@ class TrainingConfig(ComponentConfig):
         `backward` (`backbones/memory.py`). None: off.
     micro_batch: images that go through the backbone at once; the loss is still that of the whole
         batch (`backbones/grad_cache.py`). None: all.
+    measure_terms: log the ratio of each term's gradient to the metric term's, in the first three
+        steps and then in every hundredth (`core/term_gradients.py`). None: on.
     packed: was removed in 0.2.0 and is None; older trials record how many trained as one program.
 
-    `checkpointing` and `micro_batch` change only rounding, so that they are no part of a trial's
-    identity.
+    `checkpointing` and `micro_batch` change only rounding, and `measure_terms` changes no number,
+    so that they are no part of a trial's identity.
     """
 
     epochs: int = Field(20, ge=1, le=10_000)
@@ -51,6 +53,7 @@ class TrainingConfig(ComponentConfig):
     clip_norm: float | None = Field(None, gt=0)
     checkpointing: bool | None = exclude_from_identity(None)
     micro_batch: int | None = exclude_from_identity(None, ge=1)
+    measure_terms: bool | None = exclude_from_identity(None)
     packed: int | None = Field(None, ge=2, le=256)
 
     @model_validator(mode="after")

@@ -4,17 +4,18 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from trainables.core.term_gradients import RATIO
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
-RATIO = "_to_metric"  # ends the name of the ratio of a term's gradient to the metric term's
 OVERWHELMING = 1000.0  # from this ratio on, the metric term has practically no effect
-LARGEST = "/max"
+DROWNING, INACTIVE = 10.0, 1e-4  # beyond these mean ratios a trial's log warns
+LARGEST, FIRST = "/max", "/first"
 LOG = logging.getLogger(__name__)
 
 
@@ -41,7 +42,7 @@ class EpochMetrics:
         for name, (value, weight) in terms.items():
             factor = weight.detach() if isinstance(weight, Tensor) else weight
             self._terms[name].append((self.length, value.detach(), factor))
-            if isinstance(weight, Tensor) or weight != 0:
+            if terms[name].is_active:
                 is_one = not isinstance(weight, Tensor) and weight == 1
                 part = value if is_one else weight * value
                 loss = part if loss is None else loss + part
@@ -84,7 +85,8 @@ class EpochMetrics:
         An observed scalar, such as a gradient norm, may be infinite at some steps: its mean leaves
         them out, and `observed/<name>/nonfinite` is their share. For the ratio of a term's gradient
         to the metric term's, `<term>_to_metric`, the largest finite value is added as `…/max`,
-        because a single step can undo an epoch whose mean looks harmless.
+        because a single step can undo an epoch whose mean looks harmless, and in the first epoch
+        the first finite value as `…/first`.
         """
         averages: dict[str, float] = {}
         loss = 0.0
@@ -101,6 +103,8 @@ class EpochMetrics:
                 averages[f"observed/{name}"] = float(steps[finite].mean())
                 if name.endswith(RATIO):
                     averages[f"observed/{name}{LARGEST}"] = float(steps[finite].max())
+                    if self.first_step == 0:
+                        averages[f"observed/{name}{FIRST}"] = float(steps[finite][0])
             if not bool(finite.all()):
                 averages[f"observed/{name}/nonfinite"] = float((~finite).double().mean())
         averages["train/loss"] = loss / self.length if self.length else math.nan
@@ -133,16 +137,50 @@ class EpochMetrics:
         return restored
 
 
-def warn_of_overwhelming_terms(metrics: Mapping[str, float], epoch: int) -> None:
-    """Warn of each term whose gradient was far larger than the metric term's in some step."""
-    for name, ratio in metrics.items():
-        if name.endswith(RATIO + LARGEST) and ratio >= OVERWHELMING:
-            LOG.warning(
-                "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
-                "term. Adam remembers such a step for hundreds of steps, and the network may have "
-                "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
-                "(method.gradient_limit of nir, training.clip_norm).",
-                epoch,
-                name.removeprefix("observed/").removesuffix(RATIO + LARGEST),
-                ratio,
-            )
+def warn_of_term_scales(
+    metrics: Mapping[str, float], last_metrics: Mapping[str, float], epoch: int
+) -> None:
+    """Warn of each term that drowns the metric term, or that has no effect beside it.
+
+    A term that did the same in the epoch before, with `last_metrics`, is not named again.
+    """
+    for name in metrics:
+        if not name.endswith(RATIO):
+            continue
+        scale, last_scale = (_describe_scale(values, name) for values in (metrics, last_metrics))
+        if scale and (scale.template != last_scale.template if last_scale else True):
+            term = name.removeprefix("observed/").removesuffix(RATIO)
+            LOG.warning(scale.template, epoch, term, scale.ratio)
+
+
+class _Scale(NamedTuple):
+    template: str  # of a message with epoch, term and ratio
+    ratio: float
+
+
+def _describe_scale(metrics: Mapping[str, float], name: str) -> _Scale | None:
+    """Return how far a term's gradient is off the metric term's in an epoch; None if it is not."""
+    mean, largest = metrics.get(name), metrics.get(name + LARGEST)
+    if mean is None or largest is None:
+        return None
+    if largest >= OVERWHELMING:
+        return _Scale(
+            "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
+            "term. Adam remembers such a step for hundreds of steps, and the network may have "
+            "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
+            "(method.gradient_limit of nir, training.clip_norm).",
+            largest,
+        )
+    if mean > DROWNING:
+        return _Scale(
+            "In epoch %d the term %r drowns the metric: its gradient is %.2g times that of the "
+            "metric term. Lower its weight, or set method.weights: relative.",
+            mean,
+        )
+    if mean < INACTIVE:
+        return _Scale(
+            "In epoch %d the term %r does nothing: its gradient is %.1e times that of the metric "
+            "term. Raise its weight, or set method.weights: relative.",
+            mean,
+        )
+    return None

@@ -13,6 +13,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -20,14 +21,24 @@ import torch
 from torch import Tensor, nn
 
 from trainables.backbones.extra_token import ExtraTokenViT
+from trainables.backbones.memory import hold_running_statistics
 from trainables.core.assembly import assemble_parts, check_processes, seed_step
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
-from trainables.core.epoch_metrics import EpochMetrics, warn_of_overwhelming_terms
+from trainables.core.epoch_metrics import EpochMetrics, warn_of_term_scales
 from trainables.core.evaluator import Evaluator, list_epoch_splits
 from trainables.core.export import check_base, compute_base_digest, write_export
 from trainables.core.identity import compute_config_hash
 from trainables.core.optimizer import RateSchedule, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
+from trainables.core.term_gradients import (
+    CALIBRATION_BATCHES,
+    Norms,
+    compute_factors,
+    compute_ratios,
+    is_measured_step,
+    measure_batch,
+    record_head_outputs,
+)
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT
 from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
@@ -128,8 +139,10 @@ class Trainer:
                 "Remove this option. The trial then has another id and trains again",
             )
         self.clock = time.monotonic()
-        if self.steps == 0 and self.config.embedding.init == "pca":
-            self._initialize_from_features()
+        if self.steps == 0:
+            if self.config.embedding.init == "pca":
+                self._initialize_from_features()
+            self.measure_factors()
         while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
@@ -155,6 +168,39 @@ class Trainer:
         network.method.fit(features)
         self.group.broadcast_(self.parameters)  # all processes begin with the main one's weights
 
+    def measure_factors(self) -> None:
+        """Measure the factors of relative weights on the first batches, without a step."""
+        method, backbone = self.network.method, self.network.backbone
+        if method.factors is None:
+            return
+        self.network.enter_phase("main", self.parameters)
+        first_batches = self.plan_batches(0)[:CALIBRATION_BATCHES]
+        with nullcontext() if backbone is None else hold_running_statistics(backbone):
+            norms = [self._measure_batch(*numbered) for numbered in enumerate(first_batches)]
+        method.factors.copy_(torch.tensor(compute_factors(method, norms)))
+        self.group.broadcast_([method.factors])  # rounding may differ between processes
+
+    def _measure_batch(self, step: int, positions: Tensor) -> dict[str, Norms]:
+        """Return the gradient norms of the terms, without their weights, on the batch of a step.
+
+        A term that acts only later in training, in another phase of the method, is measured as in
+        the last step.
+        """
+        seed_step(self.generators, self.seed, step, self.network.backbone)
+        batch = self._load_batch(positions)
+        with torch.no_grad():
+            features = self.passes.compute_features(batch.inputs)
+        method, norms = self.network.method, dict[str, Norms]()
+        for number in (0, self.total_steps - 1):
+            known_weights = {method.WEIGHTS[name] for name in norms}
+            missing = [t for t in method.scaled_terms if method.WEIGHTS[t] not in known_weights]
+            if missing:
+                seed_step(self.generators, self.seed, step, self.network.backbone)
+                progress = Progress("main", 0, step, number / self.total_steps)
+                found = measure_batch(method, features, batch.labels, progress, self.generators)
+                norms |= {name: found[name] for name in missing if name in found}
+        return norms
+
     def _train_epoch(self) -> EpochReport:
         """Train the current epoch, from its start or from a checkpoint within it, and report it."""
         # start or resume the epoch
@@ -175,9 +221,10 @@ class Trainer:
                     self.save_checkpoint()
         trace.check()
 
-        # average the loss terms and warn of overwhelming gradients
+        # average the loss terms and warn of terms without effect or with far too much
         metrics = trace.compute_means()
-        warn_of_overwhelming_terms(metrics, self.epoch + 1)
+        last_metrics = self.history[-1].metrics if self.history else {}
+        warn_of_term_scales(metrics, last_metrics, self.epoch + 1)
         self.trace = None  # the next checkpoint is at the end of an epoch
         for group in self.optimizer.param_groups:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
@@ -206,27 +253,29 @@ class Trainer:
         seed_step(self.generators, self.seed, self.steps, self.network.backbone)
         set_rates(self.optimizer, self.schedule.compute_factor(self.steps))
         progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
-        method, generators = self.network.method, self.generators
-
-        # load and prepare the batch
-        inputs = self.inputs.load_training_inputs(positions, generators["augment"])
-        labels = self.labels.index_select(0, positions.to(self.device))
-        batch = method.prepare(Batch(inputs, labels[:, None]), generators["prepare"])
+        method, generators, training = self.network.method, self.generators, self.config.training
 
         # forward pass
+        batch = self._load_batch(positions)
         features = self.passes.compute_features(batch.inputs)
-        state = method(features, batch.labels, progress, generators["method"])
-        terms = method.terms(state, batch.labels, progress, generators["loss"])
+        is_measured = training.measure_terms is not False and is_measured_step(self.steps)
+        with record_head_outputs(method, active=is_measured) as outputs:
+            state = method(features, batch.labels, progress, generators["method"])
+        terms = method.scale_terms(method.terms(state, batch.labels, progress, generators["loss"]))
+
+        # gradients of the terms beside the metric term's, before `backward` frees the graph
+        ratios: dict[str, Tensor] = {}
+        if is_measured:
+            ratios = compute_ratios(terms, [outputs, [features], [*method.loss.parameters()]])
 
         # backward pass
         for parameter in self.parameters:
             parameter.grad = None  # faster than `zero_grad`, which enters torch's compiler
         loss = self.trace.add(terms)  # records the terms, and returns Σ weight · value
         self.passes.backward(loss)
-        self.trace.add_observed(method.observed())
+        self.trace.add_observed(ratios | method.observed())
 
         # clip gradients and update the weights
-        training = self.config.training
         if training.clip_value is not None:
             nn.utils.clip_grad_value_(self.parameters, training.clip_value)
         if training.clip_norm is not None:
@@ -235,6 +284,13 @@ class Trainer:
         self.steps += 1
         self.steps_here += 1
         feed_watchdog()
+
+    def _load_batch(self, positions: Tensor) -> Batch:
+        """Return the images at `positions` with their labels, augmented and mixed."""
+        inputs = self.inputs.load_training_inputs(positions, self.generators["augment"])
+        labels = self.labels.index_select(0, positions.to(self.device))
+        batch = Batch(inputs, labels[:, None])
+        return self.network.method.prepare(batch, self.generators["prepare"])
 
     def plan_batches(self, epoch: int) -> Tensor:
         """Return the positions of the training images in each batch of an epoch, [steps, B]."""

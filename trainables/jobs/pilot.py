@@ -15,14 +15,15 @@ from typing import Any
 
 import torch
 
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.epoch_metrics import FIRST, EpochMetrics
 from trainables.core.runtime import Runtime
+from trainables.core.term_gradients import FIRST_STEPS, RATIO
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
-STEPS = 6  # timed steps, after one untimed step that compiles and allocates
+STEPS = 6  # timed steps, after the first steps, which compile, allocate and measure the terms
 
 
 def run_pilot(
@@ -33,7 +34,8 @@ def run_pilot(
     Returns:
         `setup`, `steps` and `evaluate`: the seconds of the setup, of each step, and of the
         evaluation after an epoch; `steps_per_epoch`; `peak_bytes`, of the GPU or else of the
-        process; `device_bytes`, the memory of the GPU or None.
+        process; `device_bytes`, the memory of the GPU or None; `ratios`, of the gradient of each
+        loss term to that of the metric term at the first step.
     """
     # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []
@@ -47,9 +49,10 @@ def run_pilot(
 
     # time the steps
     batches = trainer.plan_batches(0)
+    trainer.measure_factors()
     trainer.network.enter_phase("main", trainer.parameters)
     trainer.trace = EpochMetrics(1, 0)  # `step` records its terms there
-    for number in range(steps + 1):
+    for number in range(FIRST_STEPS + steps):
         begun = time.perf_counter()
         trainer.step(batches[number % len(batches)], "main")
         if device is not None:
@@ -70,11 +73,16 @@ def run_pilot(
         peak, total = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None
     return {
         "setup": min(builds),
-        "steps": timed[1:],  # without the first, which compiles and allocates
+        "steps": timed[FIRST_STEPS:],
         "steps_per_epoch": len(batches),
         "evaluate": min(evaluations),
         "peak_bytes": peak,
         "device_bytes": total,
+        "ratios": {
+            name.removeprefix("observed/").removesuffix(RATIO + FIRST): ratio
+            for name, ratio in trainer.trace.compute_means().items()
+            if name.endswith(RATIO + FIRST)
+        },
     }
 
 

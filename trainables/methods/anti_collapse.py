@@ -10,10 +10,9 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
-from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, Trial
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.plain import Plain
 
 
@@ -55,8 +54,9 @@ class AntiCollapse(Plain):
     REVISION = 1
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0}
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"anti_collapse": ("weight",)}
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """weight: of f(R), relative to the metric loss; the scripts weigh e^−R by 1 and the loss by
             0.0035, which is a ratio of 286. With f "linear" begin at 0.01.
         points: "class_proxies", those of the classes in the batch; "proxies", all; or "images",

@@ -18,14 +18,22 @@ answers by `compute_class_logits`. The head, the method and the loss compute in 
 the backbone runs in autocast.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypedDict, Unpack
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    Unpack,
+)
 
 import torch
 from torch import Tensor, nn
 
-from trainables.config.registry import ComponentConfig, NamedConfig, Registry
+from trainables.config.registry import ComponentConfig, NamedConfig, Registry, store_as_none
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, Trial, make_pairs
 from trainables.methods.head import Principal, find_principal_start
@@ -41,6 +49,11 @@ class Term(NamedTuple):
 
     value: Tensor
     weight: float | Tensor = 1.0
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the term is part of the sum, which the number 0 as its weight prevents."""
+        return isinstance(self.weight, Tensor) or self.weight != 0
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,18 @@ class State:
     query: Tensor
 
 
+class WeightedConfig(NamedConfig):
+    """weights: what the weights of the method's terms mean. "absolute": factors of the terms.
+    "relative": the ratio of a term's gradient to the metric term's at the start. A term is then
+    multiplied by its weight and by a constant, which the trial measures on its first four
+    batches before the first step (`core/term_gradients.py`) and keeps in checkpoints and export.
+    None: "absolute".
+    Sources: weights: this project.
+    """
+
+    weights: Annotated[Literal["absolute", "relative"] | None, store_as_none("absolute")] = None
+
+
 class MethodParts(TypedDict):
     """Name the keyword arguments of every method: F, the embedding, the base loss, the classes."""
 
@@ -108,16 +133,21 @@ class Method(nn.Module):
     Attributes:
         REQUIRED: names that a registered class must define.
         NEUTRAL: options with which the method equals the plain loss.
+        WEIGHTS: term → the options that are its weight (in some phase), for each term that
+            `weights: relative` scales; "metric" → options that weigh the metric term.
         MEASURES: names of what `measure` returns.
         classifies: whether its embeddings, compared with class weights, are a classifier's answer.
+        factors: what relative weights of the `scaled_terms` are multiplied by; None: absolute.
     """
 
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
     REQUIRED: ClassVar[tuple[str, ...]] = ("Config", "REVISION", "NEUTRAL")
     NEUTRAL: ClassVar[dict[str, object]]
+    WEIGHTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
+    factors: Tensor | None
 
     # of version 0.1.0; CHANGELOG.md names their successors
     REMOVED_HOOKS: ClassVar[tuple[str, ...]] = (
@@ -131,6 +161,9 @@ class Method(nn.Module):
         self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
         self.observations: dict[str, Tensor] = {}
+        is_relative = isinstance(config, WeightedConfig) and config.weights == "relative"
+        factors = torch.ones(len(self.scaled_terms)) if is_relative else None
+        self.register_buffer("factors", factors)  # None is no part of a state dict
         self.principal: Principal = find_principal_start  # PCA for `fit`; a trial caches it
 
     @classmethod
@@ -182,6 +215,23 @@ class Method(nn.Module):
             terms[name] = Term(value, weight)
         return terms
 
+    @property
+    def scaled_terms(self) -> tuple[str, ...]:
+        """The terms that `weights: relative` scales."""
+        return tuple(name for name in self.WEIGHTS if name != "metric")
+
+    def scale_terms(self, terms: dict[str, Term]) -> dict[str, Term]:
+        """Multiply relative weights by their factors; a weight that is the number 0 stays."""
+        if self.factors is None:
+            return terms
+        factors = dict(zip(self.scaled_terms, self.factors.unbind(), strict=True))
+        return {
+            name: Term(term.value, term.weight * factors[name])
+            if name in factors and term.is_active
+            else term
+            for name, term in terms.items()
+        }
+
     def metric(
         self, query: Tensor, labels: Tensor, generator: torch.Generator, loss: Loss | None = None
     ) -> Tensor:
@@ -223,9 +273,9 @@ class Method(nn.Module):
 
         By default these are what the step wrote into `self.observations`. Their epoch means are
         logged under `observed/<name>`. The name `<term>_to_metric` is special: the ratio of the
-        gradients of that term and of the metric term with respect to the embedding (`nir.py`). Its
-        largest value of an epoch is logged as `observed/<term>_to_metric/max`; the trial's log and
-        the report warn if it is above `epoch_metrics.OVERWHELMING`.
+        gradients of that term and of the metric term, which the trainer measures in some steps
+        (`core/term_gradients.py`) unless the method observes it in all (`nir.py`). Its first value
+        and the largest one of an epoch are logged too, as `…/first` and `…/max`.
         """
         return self.observations
 

@@ -13,11 +13,11 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables.config.ranges import log_range
-from trainables.config.registry import NamedConfig, store_as_none
+from trainables.config.registry import store_as_none
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Loss, ParamGroup, References, Trial, build_probe, make_pairs
 from trainables.losses.softmax import NormSoftmax, soft_cross_entropy
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.head import build_layer
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
@@ -90,8 +90,13 @@ class DDML(Plain):
     REVISION = 1
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"alpha": 0.0, "beta": 0.0, "gamma": 0.0}
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "agnostic": ("alpha",),
+        "specific": ("beta",),
+        "split": ("gamma",),
+    }
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """α, β, γ default to the public README's recipe for CUB with Proxy-Anchor (Cars 1, 0.1,
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 

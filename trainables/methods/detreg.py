@@ -16,11 +16,11 @@ from torch import Generator, Tensor
 from torch.func import jacrev, vmap
 
 from trainables.config.ranges import log_range, range_between
-from trainables.config.registry import NamedConfig, store_as_none
+from trainables.config.registry import store_as_none
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, Trial, make_pairs
 from trainables.losses.geometry import squared_distance
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
 
@@ -100,8 +100,9 @@ class DetReg(Plain):
         "dueling": False,
         "normalize": False,
     }
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"r1": ("lambda1",), "r2": ("lambda2",)}
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised.
         epsilon: ε, how far an augmented point lies on the way to the neighbour.
         flow: both branches' flow; each draws its own start.

@@ -11,11 +11,11 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables.config.ranges import log_range, range_between
-from trainables.config.registry import NamedConfig, store_as_none
+from trainables.config.registry import store_as_none
 from trainables.losses.base import ParamGroup, Traits, Trial, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
@@ -86,8 +86,14 @@ class DVML(Plain):
     NEUTRAL: ClassVar[dict[str, object]] = {
         f"lambda{term}_phase{phase}": float(term == 4) for term in (1, 2, 3, 4) for phase in (1, 2)
     }
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "metric": ("lambda4_phase1", "lambda4_phase2"),
+        "kl": ("lambda1_phase1", "lambda1_phase2"),
+        "reconstruction": ("lambda2_phase2",),  # in phase 1 it trains the decoder alone
+        "generated": ("lambda3_phase1", "lambda3_phase2"),
+    }
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """The weights are the paper's; it does not state the phases' length.
 
         lambda1_phase1, lambda1_phase2: λ1, weight of the term kl.

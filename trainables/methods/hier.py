@@ -13,10 +13,9 @@ from pydantic import Field, model_validator
 from torch import Generator, Tensor, nn
 
 from trainables.config.ranges import log_range, range_between
-from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import ParamGroup, Trial, make_pairs
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
 
@@ -71,8 +70,12 @@ class HIER(Plain):
     REVISION = 1
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0}
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "images": ("weight",),
+        "ancestors": ("weight",),
+    }
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """weight: of both terms; 0 turns them off.
         ancestors: H.
         neighbours: n, below the batch size; None: 20, or half of the points if that is fewer.

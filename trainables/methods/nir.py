@@ -13,11 +13,10 @@ from torch import Generator, Tensor
 from torch.func import functional_call
 
 from trainables.config.ranges import log_range
-from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
 from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, Trial, make_pairs
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
 
@@ -94,8 +93,9 @@ class NIR(Plain):
     REVISION = 1
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0, "omega": 1.0}
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"metric": ("omega",), "nir": ("weight",)}
 
-    class Config(NamedConfig):
+    class Config(WeightedConfig):
         """The paper's settings are scale "none" and ω in [0.001, 0.01]; the public code's are
         reading "code", scale "none" and ω = 0.0075 (CUB), 0.01 (Cars), 0.3 (SOP).
 

@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from trainables.config.ranges import log_range
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup, Traits
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.ddml import STD_SHIFT, compute_normal_kl, log_softplus
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import Mixing, MixingConfig
@@ -63,8 +63,9 @@ class PEL(Mixing):
     REVISION = 2
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"samples": 0, "kl": 0.0, "mixing": "none"}
+    WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"kl": ("kl",)}
 
-    class Config(MixingConfig):
+    class Config(MixingConfig, WeightedConfig):
         """samples: K; 8 is the paper's; 0 compares the means. kl: weight of the KL term; 1e-4 is
         the paper's.
 

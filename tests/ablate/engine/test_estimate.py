@@ -82,12 +82,13 @@ trial:
   backbone: {name: resnet18, weights: none}
   embedding: {dim: 16}
   training: {epochs: 2, batch_size: 64}
+  method: {name: ddml, gamma: 1e-7, specific_input: unit, alpha: 1e6}
 studies:
   grid: {design: grid, grid: {optimizer.lr: [1e-4, 1e-3]}}
 """
 
 
-def test_a_pilot_gives_time_and_memory_and_trains_nothing(
+def test_a_pilot_gives_time_memory_and_ratios_of_terms_and_trains_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = tmp_path / "spec.yaml"
@@ -99,3 +100,7 @@ def test_a_pilot_gives_time_and_memory_and_trains_nothing(
     text = capsys.readouterr().out
     assert ABOUT.search(text.splitlines()[-1]) and "GiB per trial, as measured by the pilot" in text
     assert not (tmp_path / "runs").exists()
+    assert re.search(r"terms: ddml with proxy_anchor: agnostic .+, specific .+, split .+e-", text)
+    assert "warning: the term agnostic of ddml with proxy_anchor drowns the metric" in text
+    assert "warning: the term split of ddml with proxy_anchor does nothing" in text
+    assert "the term specific" not in text

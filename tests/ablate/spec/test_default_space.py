@@ -30,7 +30,8 @@ def space(space: Any, **trial: Any) -> dict[str, Axis]:
 
 def test_all_sections_or_one_of_them() -> None:
     ddml = {"method": {"name": "ddml"}}
-    assert [*space("default", **ddml)] == [*RATES, "loss.temperature", *WEIGHTS]
+    relative = ["method.weights", *WEIGHTS]
+    assert [*space("default", **ddml)] == [*RATES, "loss.temperature", *relative]
     mixed = space(
         {
             "method": "default",
@@ -41,6 +42,31 @@ def test_all_sections_or_one_of_them() -> None:
     )
     assert sorted(mixed) == sorted([*WEIGHTS, "optimizer.lr"])
     assert mixed["method.beta"].choice == (0.1,)
+
+
+def test_weights_of_terms_are_searched_as_ratios_of_gradients() -> None:
+    axes = space({"method": "default"}, method={"name": "nir"})
+    assert axes.keys() >= {"method.weights", "method.weight", "method.flow.depth"}
+    assert "method.omega" not in axes, "it would scale both terms"
+    assert axes["method.weights"].choice == ("relative",)
+    assert axes["method.weight"].list_ends() == [1e-3, 1.0] and axes["method.weight"].log
+    for name in METHODS:
+        weights = METHODS[name].WEIGHTS
+        options = {option for term in weights if term != "metric" for option in weights[term]}
+        if options:
+            axes = space({"method": "default"}, method={"name": name})
+            assert {f"method.{option}" for option in options} <= axes.keys()
+            for end in (0, 1):
+                values = {option: axes[f"method.{option}"].list_ends()[end] for option in options}
+                METHODS[name].Config(name=name, **values, weights="relative")
+
+
+@pytest.mark.parametrize(("weights", "low"), [("absolute", 1e-7), ("relative", 1e-3)])
+def test_a_trial_that_states_the_meaning_of_weights_gets_their_ranges(
+    weights: str, low: float
+) -> None:
+    axes = space({"method": "default"}, method={"name": "ddml", "weights": weights})
+    assert [*axes] == WEIGHTS and axes["method.gamma"].low == low
 
 
 def test_rates_follow_the_parts_that_a_trial_has() -> None:

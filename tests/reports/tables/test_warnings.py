@@ -94,7 +94,7 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
 def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_not() -> None:
     name = "observed/nir_to_metric/max"
     frame = made.frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.5, seeds=1)
-    frame.trials["ratios"] = [(name,), (name,)]
+    frame.trials["ratios"] = [{name: 0.1}, {name: 0.1}]
     for run_id in frame.trials["run_id"]:
         frame._histories[run_id, "val/map_at_r"] = []
         frame._histories[run_id, name] = [(1, 999.0), (2, 0.1)]

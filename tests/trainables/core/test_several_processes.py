@@ -87,7 +87,7 @@ def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> 
     trial = config(
         root,
         backbone={"mode": "finetune"},
-        method={"name": "idml"},
+        method={"name": "pel", "mixing": "mixup", "weights": "relative"},
         embedding={"init": "pca"},
         schedule={"name": "cosine", "warmup_epochs": 1},
         training={"epochs": 5},

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.core.epoch_metrics import EpochMetrics, warn_of_overwhelming_terms
+from trainables.core.epoch_metrics import EpochMetrics, warn_of_term_scales
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
@@ -80,8 +80,36 @@ def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named(
     actual = trace.compute_means()
     assert actual["observed/nir_to_metric/max"] == 5e3
     assert actual["observed/nir_to_metric"] == pytest.approx(2500.1)
-    warn_of_overwhelming_terms({**actual, "observed/nir_to_metric/max": 900.0}, 3)
-    assert not caplog.records
-    warn_of_overwhelming_terms(actual, 3)
+    assert actual["observed/nir_to_metric/first"] == pytest.approx(0.2)
+    assert (
+        "observed/nir_to_metric/first"
+        not in EpochMetrics.from_state(
+            {**trace.get_state(), "first_step": 3}, torch.device("cpu")
+        ).compute_means()
+    ), "only the first epoch has the trial's first step"
+    warn_of_term_scales(actual, {}, 3)
     assert "In epoch 3 the gradient of the term 'nir' was up to 5.0e+03 times" in caplog.text
     assert len(caplog.records) == 1
+    warn_of_term_scales(actual, actual, 4)
+    assert len(caplog.records) == 1, "the epoch before did the same"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (9.9, ""),
+        (11.0, "drowns the metric: its gradient is 11 times"),
+        (1.1e-4, ""),
+        (2e-6, "does nothing: its gradient is 2.0e-06 times"),
+        (0.0, "does nothing"),
+    ],
+)
+def test_terms_that_drown_the_metric_or_do_nothing_are_named(
+    ratio: float, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    trace = EpochMetrics(1, 0)
+    trace.add({"metric": Term(torch.tensor(1.0))})
+    trace.add_observed({"kl_to_metric": torch.tensor(ratio, dtype=torch.float64)})
+    warn_of_term_scales(trace.compute_means(), {}, 1)
+    assert len(caplog.records) == bool(words)
+    assert words in caplog.text and ("term 'kl'" in caplog.text) == bool(words)
