@@ -94,6 +94,12 @@ def choose_best_cell(
     return BestCell(cell, values[0], trial_ids, seeds)
 
 
+def list_unit_paths(declared: Mapping[str, Any]) -> list[str]:
+    """Return the paths of a trial that a study with splits or folds sets for each of them."""
+    keys = [PLACES[key] for key in PLACES if declared.get(key)]
+    return [f"data.split.{key}{end}" for key in keys for end in ("", "s")]
+
+
 def format_best_spec(
     document: Mapping[str, Any],
     study: str,
@@ -113,9 +119,9 @@ def format_best_spec(
     """
     declared = document["studies"].get(study) or {}
     (metric, _), *_ = list_objectives(document, study)
-    keys = [f"{PLACES[key]}{end}" for key in PLACES if declared.get(key) for end in ("", "s")]
-    data = config.get("data") or {}
-    split = {key: value for key, value in (data.get("split") or {}).items() if key not in keys}
+    data, paths = config.get("data") or {}, list_unit_paths(declared)
+    split = data.get("split") or {}
+    split = {key: value for key, value in split.items() if f"data.split.{key}" not in paths}
     spec = {
         "name": to_slug(f"best_{document['name']}_{study}")[:100],  # the longest name of a spec
         "seeds": sorted(set(best.seeds)),
@@ -126,7 +132,7 @@ def format_best_spec(
                 "design": "compare",
                 "variants": {study: {}},
                 **{key: declared[key] for key in CARRIED if declared.get(key)},
-                "evaluate": ["val", "test"],
+                "evaluate": list(dict.fromkeys([*declared.get("evaluate", ()), "test"])),
             }
         },
         "report": {"tables": [{"kind": "compare", "study": "best", "metrics": [metric]}]},

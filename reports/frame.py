@@ -246,7 +246,7 @@ def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, s
     return flat
 
 
-def _nest_settings(params: Mapping[str, str]) -> dict[str, Any]:
+def _unflatten_settings(params: Mapping[str, str]) -> dict[str, Any]:
     """Return a run's settings from its parameters: the inverse of `_flatten_settings`."""
     settings: dict[str, Any] = {}
     for path, text in sorted(params.items()):
@@ -295,7 +295,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
-            "config": settings or _nest_settings(run.data.params),
+            "config": settings or _unflatten_settings(run.data.params),
             "params": _flatten_settings(settings) or dict(run.data.params),
             "ratios": tuple(sorted(name for name in metric_values if name.endswith(LARGEST_RATIO))),
         }

@@ -14,7 +14,7 @@ from ablate.ledger.records import Records, Row
 from ablate.values.errors import check_known
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
-from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec
+from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
 from reports.frame import list_objectives
 from reports.pages.csv_table import escape_formula
 from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
@@ -197,7 +197,8 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     metrics = [collect_metrics(records, trial_id) for trial_id in best.trials]
     trials = queries.list_sweep_trials(records, sweep_id)
     configs = {trial["trial_id"]: trial["config"] for trial in trials}
-    config = configs[best.trials[0]]
+    config, of_unit = configs[best.trials[0]], list_unit_paths(spec["studies"][name])
+    varied = [path for path in find_varied_paths(configs.values()) if path not in of_unit]
     return Best(
         **vars(best),
         sweep=sweep["name"],
@@ -209,7 +210,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
             for key in metrics[0]
             if all(key in values for values in metrics)
         },
-        settings=_pick_settings(config, find_varied_paths(configs.values())),
+        settings=_pick_settings(config, varied),
         config=config,
         spec=spec,
         out=out,

@@ -17,7 +17,7 @@ from ablate.plan.plan import Plan
 from ablate.spec.read import read_spec
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
-from reports.best import format_best_config
+from reports.best import BestCell, format_best_config, format_best_spec
 from reports.frame import Frame, load_frame
 from tests.ablate import driven, specs
 
@@ -134,3 +134,19 @@ def test_all_splits_folds_seeds_and_objectives_are_kept(
     assert found["folded"][0]["folds"] == 2 and found["raced"][1] == [0, 1, 2, 3, 4]
     assert found["goals"][0]["objectives"][1]["direction"] == "minimize"
     assert found["density"][0]["metrics"] == ["density"]
+
+
+def test_the_paper_s_protocol_and_long_names_make_a_spec_that_can_be_planned() -> None:
+    """Papers have no validation classes."""
+    study = "g" * 100
+    trial = {"method": {"name": "ddml"}, "data": {"split": {"protocol": "paper"}}}
+    content = {"name": "a" * 100, "objective": "test/recall_at_1", "trial": trial}
+    plan = specs.plan(content | {"studies": {study: GRID}})
+    document = plan.resolve_spec() | {"sweep_id": plan.sweep_id}
+    (cell, other) = plan.build_cells(study, plan.spec.studies[study].all_points[1], 1, ())
+    best = BestCell(cell.cell, 0.5, (cell.trial_id, other.trial_id), (cell.seed, other.seed))
+    text = format_best_spec(document, study, best, cell.config, ["a note\nof two lines"])
+    again = specs.plan(yaml.safe_load(text))
+    (point,) = again.spec.studies["best"].all_points
+    known = [each.trial_id for each in again.build_cells("best", point, 0, ())]
+    assert known == [cell.trial_id, other.trial_id]
