@@ -9,13 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+from reports.best import format_best_config
 from reports.errors import StoreUnavailable
 from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
 from reports.kinds import load_kind
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
-from reports.pages.best import format_best_config
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import build_source_sheet
 from reports.pages.verdict import VerdictSection

@@ -32,7 +32,7 @@ NO_RUN = "planned, no run in the store"
 OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
 TRIAL_KEYS = (
     *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
-    *("tags", "params", "ratios"),
+    *("tags", "config", "params", "ratios"),
 )
 TRIAL_COLUMNS = ("status", "reason", "run_id")  # of a cell's trial
 CELL_KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "trial_id", *TRIAL_COLUMNS]
@@ -53,9 +53,10 @@ class Frame:
 
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
-        trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
-            params (dicts: all settings of the trial), ratios (dicts: metrics with `RATIO` in their
-            names → last value), and a column per final metric (`val/map_at_r`, `seconds`, …).
+        trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags,
+            config and params (dicts: all settings of the trial, nested and by path as text), ratios
+            (dicts: metrics with `RATIO` in their names → last value), and a column per final metric
+            (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
@@ -166,14 +167,11 @@ class Frame:
     @property
     def main_objective(self) -> str:
         """The sweep's objective."""
-        return str(self.document.get("objective") or "val/map_at_r")
+        return get_main_objective(self.document)
 
     def get_objective(self, study: str) -> tuple[str, bool]:
         """Return the metric of a study's first objective, and whether higher values are better."""
-        objectives = self.get_declared_study(study).get("objectives")
-        if not objectives:
-            return self.main_objective, True  # the sweep's objective is maximized
-        return str(objectives[0]["metric"]), objectives[0].get("direction") != "minimize"
+        return list_objectives(self.document, study)[0]
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> DataFrame:
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
@@ -198,6 +196,18 @@ class Frame:
             return None
         content: dict[str, Any] = json.loads(load_artifact(self._client, run_id, path))
         return content
+
+
+def get_main_objective(document: Mapping[str, Any]) -> str:
+    """Return the objective of a sweep, given its spec or its document."""
+    return str(document.get("objective") or "val/map_at_r")
+
+
+def list_objectives(document: Mapping[str, Any], study: str) -> list[tuple[str, bool]]:
+    """Return (metric, whether higher is better) of each objective of a study, or of its sweep."""
+    declared = ((document.get("studies") or {}).get(study) or {}).get("objectives")
+    goals = declared or [{"metric": get_main_objective(document)}]
+    return [(str(goal["metric"]), goal.get("direction") != "minimize") for goal in goals]
 
 
 def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
@@ -237,6 +247,26 @@ def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, s
     return flat
 
 
+def _unflatten_settings(params: Mapping[str, str]) -> dict[str, Any]:
+    """Return a run's settings from its parameters: the inverse of `_flatten_settings`."""
+    settings: dict[str, Any] = {}
+    for path, text in sorted(params.items()):
+        *parents, last = path.split(".")
+        branch = settings
+        for name in parents:
+            branch = branch.setdefault(name, {})
+        branch[last] = parse_setting(text)
+    return settings
+
+
+def parse_setting(text: str) -> Any:
+    """Parse a parameter of a run, which is JSON or plain text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _join_split_tag(tags: dict[str, str], name: str) -> str:
     """Return the whole text of a tag that was too long and is split into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
@@ -266,6 +296,7 @@ def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
+            "config": settings or _unflatten_settings(run.data.params),
             "params": _flatten_settings(settings) or dict(run.data.params),
             "ratios": {name: x for name, x in sorted(metric_values.items()) if RATIO in name},
         }

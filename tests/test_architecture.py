@@ -39,7 +39,7 @@ ablate.values
 reports.readme
 reports.compile         reports.sweeps
 reports.pages
-reports.figures
+reports.figures         reports.best
 reports.tables
 reports.frame           reports.stats        reports.published
 reports.store

@@ -17,8 +17,9 @@ from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger, is_held
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
+from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.values.terminal import print_text
+from reports.frame import list_objectives
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 
@@ -131,10 +132,10 @@ def _find_best_trials(records: Records) -> set[str]:
     for sweep in queries.list_sweeps(records):
         spec = records.get_sweep(sweep["sweep_id"])["spec"]
         for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
-            objectives = list(iterate_objectives(spec, study))
+            objectives = list_objectives(spec, study)
             for order in (objectives, *([objective] for objective in objectives)):
-                cell = find_best_cell(records, cells, order)
-                best |= {row["trial_id"] for row in cells[cell]} if cell else set()
+                chosen = find_best_cell(records, cells, order)
+                best |= {row["trial_id"] for row in cells[chosen.cell]} if chosen else set()
     return best
 
 

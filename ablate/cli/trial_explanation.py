@@ -6,8 +6,9 @@ from ablate.designs.parts import NEUTRAL
 from ablate.designs.promote import SOURCE
 from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
-from ablate.ledger.results import find_best_cell, iterate_objectives
+from ablate.ledger.results import find_best_cell
 from ablate.sweep.progression import list_earlier_of_round
+from reports.frame import list_objectives
 from reports.tables.labels import format_level
 
 
@@ -41,13 +42,15 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
     if cell["cell"] == NEUTRAL:
         text += f" The method is switched off, at the best values of {study[NEUTRAL]['best_of']}."
     elif design == "search" and key is not None:
-        objectives = list(iterate_objectives(spec, cell["study"]))
+        objectives = list_objectives(spec, cell["study"])
         known, sentences = _explain_proposal(records.list_proposals(key), row["idx"], study)
         cells: dict[str, list[Row]] = {}
         for each in same_study:
             cells.setdefault(each["cell"], []).extend([each] if each["idx"] in known else [])
         best = find_best_cell(records, cells, objectives)
-        text += sentences + (f" The best of them by {objectives[0][0]} was {best}." if best else "")
+        text += sentences + (
+            f" The best of them by {objectives[0][0]} was {best.cell}." if best else ""
+        )
     elif SOURCE in row["coords"]:
         text += f" It trains cell {row['coords'][SOURCE]} of {study.get('of')} again."
     else:

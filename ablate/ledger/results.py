@@ -5,17 +5,17 @@ import math
 import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
 from ablate.values.errors import check_known
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
+from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
+from reports.frame import list_objectives
 from reports.pages.csv_table import escape_formula
 from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 COMMENTED_METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")
 CELL_COLUMNS = ("fold", "study", "cell", "idx", "seed", "trial_id")
-Key = TypeVar("Key")
 FACTS = (
     *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
     *("seconds", "export", "source"),
@@ -129,20 +128,17 @@ def _escape_formulas(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 @dataclass(frozen=True)
-class Best:
-    """The cell of a study with the best mean of its objective."""
+class Best(BestCell):
+    """The best cell of a study, with its results and settings."""
 
     sweep: str  # its name
     sweep_id: str
     study: str
-    cell: str
-    metric: str  # the objective
-    value: float  # its mean over seeds
+    metric: str  # the study's first objective
     metrics: Mapping[str, float]  # means over seeds of all metrics
     settings: Mapping[str, Any]  # the settings in which the sweep's trials differ, by path
     config: Mapping[str, Any]  # the whole configuration of the best trial
-    trials: tuple[str, ...]  # ids of its finished trials, the best one first
-    seeds: tuple[int, ...]  # of these trials
+    spec: Mapping[str, Any] = field(repr=False)  # the sweep's
     out: Path  # the output folder
 
     @property
@@ -153,23 +149,12 @@ class Best:
     @property
     def yaml(self) -> str:
         """A spec that runs this configuration, with its metrics and commands as comments."""
-        study = {"design": "compare", "variants": {self.study: {}}, "evaluate": ["val", "test"]}
-        spec = {
-            "name": f"best-{self.sweep}"[:100],  # names have at most 100 characters
-            "seeds": sorted(set(self.seeds)),
-            "objective": self.metric,
-            "trial": self.config,
-            "studies": {"best": study},
-        }
-        comments = [f"# {to_one_line(line)}".rstrip() for line in self._build_comment_lines()]
-        text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
-        return "\n".join([*comments, text])
+        notes = map(to_one_line, self._build_comment_lines())
+        document = {**self.spec, "sweep_id": self.sweep_id}
+        return format_best_spec(document, self.study, self, self.config, notes)
 
     def _build_comment_lines(self) -> Iterator[str]:
-        """Yield lines on the cell, its metrics, its model, and commands that use the model."""
-        n_trials = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
-        yield f"Best of study {self.study} in sweep {self.sweep} ({self.sweep_id}): {self.cell}"
-        yield f"chosen by {self.metric} = {self.value:.4f} ({n_trials})"
+        """Yield lines on the settings, metrics and model, and commands that use the model."""
         for path, value in self.settings.items():
             yield f"  {path}: {value}"
         metric_lines = [
@@ -193,23 +178,15 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
     sweep, by_study = records.get_sweep(sweep_id), group_cells_by_study(records, sweep_id)
     spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     check_known("STUDY", [] if study is None else [study], declared, "the study")
-    # find each study's best cell: (value to maximize, study, cell, metric, (row, value) by trial)
-    candidates: list[tuple[float, str, str, str, list[tuple[Row, float]]]] = []
+    # find each study's best cell
+    candidates: list[tuple[float, str, BestCell]] = []  # (value to maximize, study, its best cell)
     for name in declared if study is None else [study]:
-        objectives = list(iterate_objectives(spec, name))
-        cell = find_best_cell(records, by_study.get(name, {}), objectives)
+        objectives = list_objectives(spec, name)
+        best = find_best_cell(records, by_study.get(name, {}), objectives)
         metric, is_higher_better = objectives[0]
         # values of different metrics cannot be compared across studies
-        if cell is None or (study is None and metric != spec["objective"]):
-            continue
-        pairs = [
-            (row, value)
-            for row in by_study[name][cell]
-            if (value := collect_metrics(records, row["trial_id"]).get(metric)) is not None
-        ]
-        pairs.sort(key=lambda pair: pair[1], reverse=is_higher_better)
-        mean = statistics.fmean(value for _, value in pairs)
-        candidates.append((mean if is_higher_better else -mean, name, cell, metric, pairs))
+        if best is not None and (study is not None or metric == spec["objective"]):
+            candidates.append((best.value if is_higher_better else -best.value, name, best))
     if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
@@ -217,28 +194,26 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
             "`ablate trials` shows the status of its trials",
         )
     # describe the best candidate
-    _, name, cell, metric, pairs = max(candidates, key=lambda candidate: candidate[0])
-    rows = [row for row, _ in pairs]
-    metrics = [collect_metrics(records, row["trial_id"]) for row in rows]
+    _, name, best = max(candidates, key=lambda candidate: candidate[0])
+    metrics = [collect_metrics(records, trial_id) for trial_id in best.trials]
     trials = queries.list_sweep_trials(records, sweep_id)
     configs = {trial["trial_id"]: trial["config"] for trial in trials}
-    config = configs[rows[0]["trial_id"]]
+    config, of_unit = configs[best.trials[0]], list_unit_paths(spec["studies"][name])
+    varied = [path for path in find_varied_paths(configs.values()) if path not in of_unit]
     return Best(
+        **vars(best),
         sweep=sweep["name"],
         sweep_id=sweep_id,
         study=name,
-        cell=cell,
-        metric=metric,
-        value=statistics.fmean(value for _, value in pairs),
+        metric=list_objectives(spec, name)[0][0],
         metrics={
             key: statistics.fmean(values[key] for values in metrics)
             for key in metrics[0]
             if all(key in values for values in metrics)
         },
-        settings=_pick_settings(config, find_varied_paths(configs.values())),
+        settings=_pick_settings(config, varied),
         config=config,
-        trials=tuple(row["trial_id"] for row in rows),
-        seeds=tuple(row["seed"] for row in rows),
+        spec=spec,
         out=out,
     )
 
@@ -255,54 +230,22 @@ def group_cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str,
     return studies
 
 
-def iterate_objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """Yield (metric, whether higher is better) of a study's or the sweep's objectives."""
-    objectives = (spec["studies"].get(study) or {}).get("objectives")
-    for goal in objectives or [{"metric": spec["objective"], "direction": "maximize"}]:
-        yield goal["metric"], goal["direction"] == "maximize"
-
-
 def find_best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], objectives: Sequence[tuple[str, bool]]
-) -> str | None:
-    """Return the cell of a study that its sweep ranks first by the results so far; None if none.
-
-    Cells with a failed trial or with fewer trials than others, which a race has dropped, are left
-    out. While trials are missing, the cells with the most results are compared.
-    """
-    n_trials, metrics = max(map(len, cells.values()), default=0), [name for name, _ in objectives]
-    results: dict[str, list[Mapping[str, Row]]] = {}  # cell → evaluations of its finished trials
+) -> BestCell | None:
+    """Return the best of a study's cells by the results so far (`reports/best.py`), or None."""
+    trials: dict[str, list[CellTrial]] = {}
     for cell, rows in cells.items():
-        trials = [trial for row in rows if (trial := records.get_trial(row["trial_id"]))]
-        if len(rows) == n_trials and all(trial["status"] != "failed" for trial in trials):
-            done = [trial["trial_id"] for trial in trials if trial["status"] == "done"]
-            results[cell] = list(map(records.get_evaluations, done))
-    n_results = max(map(len, results.values()), default=0)
-    compared = {cell: each for cell, each in results.items() if len(each) == n_results}
-    means = {cell: average_metrics(each, metrics) for cell, each in compared.items()}
-    return next((cell for cell, _ in rank_cells(means, objectives)), None)
+        for row in rows:
+            status = (records.get_trial(row["trial_id"]) or {}).get("status")
+            evaluations = records.get_evaluations(row["trial_id"])
+            values = read_values(evaluations, [metric for metric, _ in objectives])
+            trial = CellTrial(row["trial_id"], row["seed"], status, values)
+            trials.setdefault(cell, []).append(trial)
+    return choose_best_cell(trials, objectives)
 
 
-def average_metrics(
-    evaluations: Sequence[Mapping[str, Row]], metrics: Iterable[str]
-) -> tuple[float, ...] | None:
-    """Return each metric's mean over a cell's trials; None if a value is missing or not finite."""
-    means = []
-    for split, name in map(MetricName.parse, metrics):
-        values = [by_split.get(split, {}).get(name, math.nan) for by_split in evaluations]
-        if not values or not all(map(math.isfinite, values)):
-            return None
-        means.append(math.fsum(values) / len(values))
-    return tuple(means)
-
-
-def rank_cells(
-    means: Mapping[Key, tuple[float, ...] | None], objectives: Sequence[tuple[str, bool]]
-) -> list[tuple[Key, tuple[float, ...]]]:
-    """Return the cells that have means of the objectives, with these means, best first.
-
-    The first objective decides, on a tie the next one, and finally the order in `means`.
-    """
-    signs = [-1 if is_higher_better else 1 for _, is_higher_better in objectives]
-    ranked = [(cell, values) for cell, values in means.items() if values is not None]
-    return sorted(ranked, key=lambda item: [s * x for s, x in zip(signs, item[1], strict=True)])
+def read_values(evaluations: Mapping[str, Row], metrics: Iterable[str]) -> list[float]:
+    """Return a trial's values of some metrics; NaN where there is none."""
+    names = map(MetricName.parse, metrics)
+    return [evaluations.get(split, {}).get(name, math.nan) for split, name in names]

@@ -238,8 +238,9 @@ class AnyOptuna(Sampler):
         for index in [i for i in running if i not in waiting and not earlier[i].running]:
             trial, space, recorded = running.pop(index), self.study.space, earlier[index].params
             params = {path: space[path].to_optuna(value) for path, value in recorded.items()}
-            values = earlier[index].values
-            if params == trial.params and values is not None:
+            values, suggested = earlier[index].values, trial.params.items()
+            is_suggested = params == {path: space[path].to_level(v) for path, v in suggested}
+            if is_suggested and values is not None:
                 study.tell(trial, list(values))
                 continue
             # the proposal failed, or the spec lists it in place of what the sampler suggested

@@ -123,7 +123,8 @@ def _suggest(trial: Any, path: str, axis: Axis) -> Any:
         return axis.choice[trial.suggest_categorical(path, list(range(len(axis.choice))))]
     bounds: Any = axis.to_optuna_distribution()
     suggest_number = trial.suggest_int if axis.whole else trial.suggest_float
-    return suggest_number(path, bounds.low, bounds.high, step=bounds.step, log=bounds.log)
+    value = suggest_number(path, bounds.low, bounds.high, step=bounds.step, log=bounds.log)
+    return axis.to_level(value)
 
 
 @SAMPLERS.register("tpe")

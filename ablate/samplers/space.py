@@ -3,7 +3,6 @@
 import math
 from bisect import bisect
 from collections.abc import Sequence
-from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from pydantic import Field, model_validator
 
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
+from reports.stats.levels import TINY, Levels
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 
@@ -43,7 +43,7 @@ class Axis(Strict, extra="forbid", frozen=True):
     low, high: ends of the range, both included.
     log: draws are uniform in the logarithm (needs low > 0).
     int: only whole numbers.
-    step: values are low + i · step; excludes log.
+    step: values are low + i · step, computed in decimal; excludes log.
     choice: list of any YAML values, including lists and mappings.
     when: `{path: value or list of values}`: conditions under which the axis is active
         (`ablate/samplers/branches.py`).
@@ -141,12 +141,14 @@ class Axis(Strict, extra="forbid", frozen=True):
         low, high = sorted((value / self.box, value * self.box))
         low, high = max(low, self.range[0]), min(high, self.range[1])
         if self.whole or self.step is not None:  # move the ends inwards to steps
-            start, step = self.range[0], self.step or 1
-            low = self.to_number(start + math.ceil((low - start) / step - 1e-9) * step)
-            high = self.to_number(start + math.floor((high - start) / step + 1e-9) * step)
+            levels = Levels(*self.range, self.step or 1)
+            first, last = ((end - levels.low) / levels.step for end in (low, high))
+            low = self.to_number(levels.compute_value(math.ceil(first - TINY)))
+            high = self.to_number(levels.compute_value(math.floor(last + TINY)))
         if low >= high:
             return full_axis
-        low, high = min([low, *points]), max([high, *points])
+        ends = low, high, *map(self.to_level, points)
+        low, high = min(ends), max(ends)
         log = self.log or (low > 0 and self.step is None)
         return self.model_copy(update={"low": low, "high": high, "log": log, "box": None})
 
@@ -157,14 +159,24 @@ class Axis(Strict, extra="forbid", frozen=True):
         return self.low, self.high
 
     @property
+    def levels(self) -> Levels | None:
+        """The values of an axis with a step or of whole numbers; None for other axes."""
+        if self.choice is not None or self.log or (not self.whole and self.step is None):
+            return None
+        return Levels(*self.range, self.step or 1)
+
+    @property
     def logarithms(self) -> tuple[float, float]:
         """The ends of an axis with `log` in the logarithm, where draws are uniform."""
         (low, high), widen = self.range, 0.5 if self.whole else 0.0
         return math.log(low - widen), math.log(high + widen)
 
     def list_ends(self) -> list[Any]:
-        """Return the values that a plan checks: both ends, or every choice."""
-        return [*map(self.to_number, self.range)] if self.choice is None else list(self.choice)
+        """Return the values that a plan checks: the lowest and the highest, or every choice."""
+        if self.choice is not None:
+            return list(self.choice)
+        (low, high), levels = self.range, self.levels
+        return [self.to_number(low), self.to_number(high if levels is None else levels.end)]
 
     def list_inner_values(self) -> list[float]:
         """Return a list with one value between the ends, which a plan checks besides the ends.
@@ -173,10 +185,9 @@ class Axis(Strict, extra="forbid", frozen=True):
         """
         if self.choice is not None or self.whole:
             return []
-        low, high = self.range
         # not the middle, which is often a whole number
-        inner = self.value_at(0.618034) if self.step is None else float(low + self.step)
-        return [inner] if inner < high else []
+        inner = self.levels.compute_value(1) if self.levels else self.value_at(0.618034)
+        return [float(inner)] if inner < self.range[1] else []
 
     def list_samples(self) -> list[Any]:
         """Return all values of the axis or, if there are more than 1000, only its ends."""
@@ -189,19 +200,16 @@ class Axis(Strict, extra="forbid", frozen=True):
         """Return the number of evenly spread values; None for a continuous or logarithmic axis."""
         if self.choice is not None:
             return len(self.choice)
-        if self.log or (not self.whole and self.step is None):
-            return None
-        low, high = self.range
-        return int((high - low) / (self.step or 1) + 1e-9) + 1
+        return None if self.levels is None else self.levels.count
 
     def value_at(self, position: float) -> Any:
         """Return the value at a position of the unit interval, on which draws are uniform."""
-        count = self.count_levels()
-        if count is not None:
-            level = min(int(position * count), count - 1)
-            if self.choice is not None:
-                return self.choice[level]
-            return self.to_number(self.range[0] + level * (self.step or 1))
+        count, levels = self.count_levels(), self.levels
+        index = 0 if count is None else min(int(position * count), count - 1)
+        if self.choice is not None:
+            return self.choice[index]
+        if levels is not None:
+            return self.to_number(levels.compute_value(index))
         low, high = self.range
         if not self.log:
             return float(min(low + position * (high - low), high))
@@ -236,12 +244,11 @@ class Axis(Strict, extra="forbid", frozen=True):
 
     def locate_value(self, value: Any) -> float:
         """Return the position of a value on the unit interval, the inverse of `value_at`."""
-        count = self.count_levels()
         if self.choice is not None:
             return float(self.to_optuna(value) + 0.5) / len(self.choice)
-        low, high = self.range
-        if count is not None:
-            return float((round((value - low) / (self.step or 1)) + 0.5) / count)
+        (low, high), levels = self.range, self.levels
+        if levels is not None:
+            return (levels.find_nearest(value) + 0.5) / levels.count
         if not self.log:
             return float((value - low) / (high - low))
         first, last = self.logarithms
@@ -253,11 +260,21 @@ class Axis(Strict, extra="forbid", frozen=True):
             return to_canonical_json(value) in map(to_canonical_json, self.choice)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        low, high = self.range
+        (low, high), levels, value = self.range, self.levels, self.to_level(value)
         if not low <= value <= high or (self.whole and value != int(value)):
             return False
-        steps = (value - low) / self.step if self.step is not None else 0.0
-        return abs(steps - round(steps)) < 1e-9
+        if levels is None or self.step is None:
+            return True
+        return bool(value == levels.compute_value(levels.find_nearest(value)))
+
+    def to_level(self, value: Any) -> Any:
+        """Return the level of an axis with a step that a value is but for rounding, else `value`.
+
+        Ledgers of earlier versions and Optuna have 0.30000000000000004 for 0.1 + 2 · 0.1.
+        """
+        if self.levels is None or self.whole:
+            return value
+        return self.levels.to_level(value)
 
     def to_number(self, value: float) -> float | int:
         return int(value) if self.whole else float(value)
@@ -268,20 +285,17 @@ class Axis(Strict, extra="forbid", frozen=True):
 
         if self.choice is not None:
             return distributions.CategoricalDistribution(tuple(range(len(self.choice))))
-        (low, high), count, step = self.range, self.count_levels(), self.step or 1
+        low, high = self.list_ends()
         if self.whole:
-            last = int(high) if count is None else int(low) + (count - 1) * int(step)
-            return distributions.IntDistribution(int(low), last, log=self.log, step=int(step))
-        if count is None:
-            return distributions.FloatDistribution(float(low), float(high), log=self.log)
-        # Floats would make 0.1 + 2 · 0.1 exceed 0.3, and Optuna would drop the last level.
-        end = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(step)))
-        return distributions.FloatDistribution(float(low), end, step=float(step))
+            whole_step = int(self.step or 1)
+            return distributions.IntDistribution(low, high, log=self.log, step=whole_step)
+        step = None if self.step is None else float(self.step)
+        return distributions.FloatDistribution(low, high, log=self.log, step=step)
 
     def to_optuna(self, value: Any) -> Any:
         """Return a value in the form that Optuna's distribution has: a choice as its index."""
         if self.choice is None:
-            return value
+            return self.to_level(value)
         texts = [to_canonical_json(choice) for choice in self.choice]  # distinguishes true from 1
         return texts.index(to_canonical_json(value))
 

@@ -131,9 +131,13 @@ class Proposer:
     @cached_property
     def key(self) -> str:
         """The key of this search's proposals in the ledger."""
-        return self._sweep.plan.compute_study_key(
-            self.name, self._find_inherited() or [], self._neutral_params
-        )
+        neutral = self._neutral_params
+        highs = {path: axis.high for path, axis in self.space.items() if axis.high is not None}
+        # The samplers of older versions saw no neutral cell with a step's 0.30000000000000004 on an
+        # axis that ends at 0.3, so their keys are without it.
+        if neutral and any(neutral.get(path, high) > high for path, high in highs.items()):
+            neutral = None
+        return self._sweep.plan.compute_study_key(self.name, self._find_inherited() or [], neutral)
 
     @cached_property
     def _centre(self) -> dict[str, Any]:

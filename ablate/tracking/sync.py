@@ -17,12 +17,13 @@ import yaml
 from ablate.ledger.ledger import DISCARDED, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
-from ablate.ledger.results import find_best_cell, group_cells_by_study, iterate_objectives
+from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
 from ablate.values.paths import find_varied_paths
+from reports.frame import list_objectives
 from reports.store import search_runs
 from reports.uri import has_secret, redact_text, redact_uri
 
@@ -165,9 +166,9 @@ class MlflowTracker(Tracker):
         """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
         best: dict[str, list[str]] = {}  # trial → "(STUDY)" of each study whose best cell it fills
         for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():
-            objectives = list(iterate_objectives(self.sweep["spec"], study))
-            cell = find_best_cell(self.ledger, cells, objectives)
-            for row in cells.get(cell or "", []):
+            objectives = list_objectives(self.sweep["spec"], study)
+            chosen = find_best_cell(self.ledger, cells, objectives)
+            for row in cells[chosen.cell] if chosen else ():
                 best.setdefault(row["trial_id"], []).append(f"({study})")
         condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}' and {payload.BEST_FILTER}"
         runs = search_runs(self.client, [self._experiment_id], condition)

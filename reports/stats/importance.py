@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from reports.stats.levels import Levels
+
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
@@ -125,12 +127,17 @@ def _to_distribution(axis: Mapping[str, Any]) -> "BaseDistribution":
     if axis.get("choice") is not None:
         return CategoricalDistribution(tuple(range(len(axis["choice"]))))
     low, high, step, log = axis["low"], axis["high"], axis.get("step"), bool(axis.get("log"))
+    if step:
+        high = Levels(low, high, step).end
     if axis.get("int"):
-        return IntDistribution(low, high, log=log, step=step or 1)
+        return IntDistribution(int(low), int(high), log=log, step=int(step or 1))
     return FloatDistribution(low, high, log=log, step=step)
 
 
 def _to_optuna_value(value: Any, axis: Mapping[str, Any]) -> Any:
-    """Return a value as Optuna has it: a number, or the index of a choice."""
-    choices = axis.get("choice")
-    return value if choices is None else list(choices).index(value)
+    """Return a value as Optuna has it: a number, with a step a level, or the index of a choice."""
+    if axis.get("choice") is not None:
+        return list(axis["choice"]).index(value)
+    if not axis.get("step"):
+        return value
+    return Levels(axis["low"], axis["high"], axis["step"]).to_level(value)

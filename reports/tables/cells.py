@@ -1,6 +1,5 @@
 """Read a study's cells for tables and figures: values by seed, levels, trials of a search."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any, Literal
 
-from reports.frame import DataFrame, Frame
+from reports.frame import DataFrame, Frame, parse_setting
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
 from reports.stats.searches import average_searches
@@ -157,14 +156,6 @@ def complete_coordinates(frame: Frame, cells: DataFrame) -> list[dict[str, Any]]
     for params in trials["params"]:
         centre |= {name: parse_setting(params[name]) for name in centre if name in params}
     return [{**centre, **coords} for coords in cells["coords"]]
-
-
-def parse_setting(text: str) -> Any:
-    """Parse a parameter of a run, which is JSON or plain text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def collect_levels(frame: Frame, cells: DataFrame) -> Levels:

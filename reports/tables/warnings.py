@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
+from reports.stats.levels import Levels
 from reports.tables.cells import collect_trials, find_sign
 from reports.tables.labels import format_level, is_share
 
@@ -67,7 +68,7 @@ def find_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
         return None
     low, high = float(axis["low"]), float(axis["high"])
     step = axis.get("step") or (1 if axis.get("int") else 0)
-    if high <= low or (step and (high - low) / step + 1 < LEAST_VALUES):
+    if high <= low or (step and Levels(low, high, step).count < LEAST_VALUES):
         return None
     scale = math.log if axis.get("log") else float
     from_low = [(scale(value) - scale(low)) / (scale(high) - scale(low)) for value in best]

@@ -46,6 +46,7 @@ def assemble(
                 **{"trial_id": f"t{row.mark}", "run_id": f"run{row.mark}", "parent_run_id": "p"},
                 **{"seed": row.seed, "status": "failed" if lost else "done"},
                 **{"reason": "not finite" if lost else "", "params": params(row.coords)},
+                "config": {},
                 **{"ratios": {}, "tags": {"ablate.cells": json.dumps([facts])}, metric: row.value},
             }
         )

@@ -7,9 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from reports.best import format_best_config
 from reports.frame import load_frame
 from reports.pages import csv_table
-from reports.pages.best import format_best_config
 from reports.pages.facts import collect_facts
 from reports.tables.build import build_all
 

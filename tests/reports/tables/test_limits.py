@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from ablate.ledger.ledger import Ledger
+from reports.best import format_best_config
 from reports.frame import load_frame
-from reports.pages.best import format_best_config
 from reports.recipe import Table
 from reports.tables.build import build_table
 from tests.reports.conftest import Sweep

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import ablate
+from reports.best import format_best_config
 from reports.frame import Frame
 from reports.pages import verdict as words
-from reports.pages.best import format_best_config
 from reports.pages.csv_table import to_csv
 from reports.pages.verdict_file import format_verdicts, read_verdicts
 from reports.recipe import Table
@@ -135,9 +135,8 @@ def test_a_row_says_in_how_many_searches_it_is_neutral() -> None:
 
 def test_the_best_configuration_is_the_first_searchs() -> None:
     frame = build_frame()
-    frame.trials["params"] = [{"training.epochs": "3"}] * len(frame.trials)
     text = format_best_config(frame, "s") or ""
-    assert f"{0.54 + 0.03:.6f} (mean of 5), run run0-ddml-0" in text
+    assert f"{0.54 + 0.03:.6f} (mean of 5 trials)" in text and "run run0-ddml-4" in text
 
 
 @pytest.mark.parametrize(("key", "place"), [("splits", "part"), ("folds", "fold"), (None, "fold")])
@@ -145,11 +144,11 @@ def test_the_best_configuration_has_all_splits_or_folds(key: str | None, place: 
     """Not the one of its first trial; what no key of the study sets stays."""
     frame = build_frame(splits=5)
     frame.document["studies"]["s"] = {"design": "compare"} | ({key: 5} if key else {})
-    settings = {"training.epochs": "3", f"data.split.{place}": "0", f"data.split.{place}s": "5"}
-    frame.trials["params"] = [settings] * len(frame.trials)
+    split = {"protocol": "held_out"}
+    config = {"data": {"split": {**split, place: 0, f"{place}s": 5}}, "training": {"epochs": 3}}
+    frame.trials["config"] = [config] * len(frame.trials)
     spec = yaml.safe_load(format_best_config(frame, "s") or "")
-    split = {"split": {place: 0, f"{place}s": 5}}
-    assert spec["trial"] == {"training": {"epochs": 3}} | ({} if key else {"data": split})
+    assert spec["trial"] == (config | {"data": {"split": split}} if key else config)
     assert [spec["studies"]["best"].get(name) for name in ("splits", "folds")] == [
         5 if name == key else None for name in ("splits", "folds")
     ]
