@@ -48,7 +48,7 @@ class WandbTracker(TrialTracker):
     def check_usable(self) -> None:
         """Raise ConfigError if wandb is missing, refuses its settings, or has no account to use."""
         if find_spec("wandb") is None:
-            remedy = f"Run `pip install 'ablate[wandb]'`, or leave {self.store} out."
+            remedy = f"Run `pip install 'wandb>=0.31'`, or leave {self.store} out."
             raise ConfigError(OPTION, f"the package wandb is not installed. {remedy}")
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # errors would go to its makers
         import wandb
