@@ -9,7 +9,13 @@ from typing import Any
 
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name, add_tracking, parse_positive
-from ablate.tracking.store import Store, build_client_uri, silence_mlflow
+from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, silence_mlflow
+from ablate.values.child_processes import (
+    PYTHON,
+    TRACKING,
+    add_import_paths,
+    build_public_environment,
+)
 from ablate.values.terminal import print_text
 from reports.uri import SERVED, find_server_address
 from trainables.errors import ConfigError
@@ -52,11 +58,15 @@ def run(args: argparse.Namespace) -> int:
     print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
     silence_mlflow()
     uri = build_client_uri(store.uri)  # in the environment, because it may have a password
-    variables = {**os.environ, "MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
+    # a store in a file needs no passwords of databases and storages
+    needed = TRACKING if find_sqlite_file(uri) is None else ()
+    variables = add_import_paths(build_public_environment(keep=needed))
+    variables |= {"MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
     # MLflow's processes for jobs serve no page that sweeps have, and outlive a killed server
     variables["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    words = f"-m mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
-    os.execve(sys.executable, [sys.executable, *words.split()], variables)
+    variables["PYTHONSAFEPATH"] = "1"  # for MLflow's own processes; as -P here
+    words = f"mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
+    os.execve(sys.executable, [*PYTHON, *words.split()], variables)
 
 
 def build_app() -> Any:

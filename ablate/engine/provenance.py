@@ -1,6 +1,5 @@
 """Collect the provenance of results: versions, command line, commit."""
 
-import os
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.tracking.store import format_command_line
+from ablate.values.child_processes import build_public_environment
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
 # the name in records → the name of the installed distribution
@@ -37,6 +37,6 @@ def _run_git(*args: str) -> str:
             stderr=subprocess.DEVNULL,
             text=True,
             timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            env={**build_public_environment(), "GIT_OPTIONAL_LOCKS": "0"},
         ).strip()
     return ""
