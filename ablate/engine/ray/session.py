@@ -86,9 +86,15 @@ def check_folders(address: str | None) -> None:
     if address is not None:  # the sockets of a cluster are elsewhere
         return
     parent = locate_parent_folder()
+    if not str(parent).isascii():
+        raise ConfigError(
+            "RAY_TMPDIR",
+            f"{parent} has other letters than ASCII's, which Ray does not accept. Set "
+            "RAY_TMPDIR to another folder, such as /tmp.",
+        )
     most_digits = len(PID_MAX.read_text().strip()) if PID_MAX.exists() else 7  # of a process id
     suffix = f"/{FOLDER_PREFIX}{'x' * 8}/r{SOCKET}{'9' * most_digits}{SOCKET_END}"
-    length, room = len(os.fsencode(parent)), SOCKET_BYTES - len(suffix)
+    length, room = len(str(parent)), SOCKET_BYTES - len(suffix)
     if length > room:
         raise ConfigError(
             "RAY_TMPDIR",
