@@ -33,6 +33,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "ablate needs Python >= 3.11; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
+	$(BIN)/python -m pip uninstall --quiet --quiet --yes ablate  # the distribution's name before ablate-dml
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[test]"
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores; some hold templates of code, which are none
 	@touch $@

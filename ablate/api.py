@@ -187,6 +187,7 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
     Raises:
         ConfigError: wrong input; nothing has run.
         LedgerError: the ledger cannot be written; all records are kept.
+        RayStartError: Ray does not start; no trial has run.
     """
     chosen = Options(**options)
     plan, settings = prepare(spec, chosen)

@@ -12,7 +12,10 @@ SERVED = "/reports/"  # where `ablate ui` has the reports
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
 # in this order MLflow shows trials beside each other, else hidden in the row of their sweep
 FLAT = f"{VIEW}&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
-_SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
+# of a URI's options; those of variables are in `trainables.jobs.redaction`
+_SECRET = re.compile(
+    r"pass|pwd|token|secret|key|sig|cred|auth|jwt|connection_?string|odbc_connect", re.IGNORECASE
+)
 _HOST_AND_PATH = re.compile(r"[^/@:]*(:\d{1,5})?/")  # before an @ that is part of the path
 _NO_SCHEME = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db
 _MIN_LENGTH = 4  # of a password that is hidden anywhere in a text; a shorter one is part of words

@@ -17,6 +17,7 @@ from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
+from ablate.values.child_processes import build_public_environment
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
@@ -79,7 +80,8 @@ def run_checks(out: Path) -> Iterator[Finding]:
 def check_torch() -> Finding:
     """Check in another process that torch, torchvision and timm import; name torch's GPUs."""
     command = [sys.executable, "-c", GPUS]  # GPUS: a script that names GPUs
-    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = build_public_environment()
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if process.returncode != 0:
         last_line = process.stderr.strip().rpartition("\n")[2]
         remedy = "pip install --force-reinstall torch torchvision timm, all from one index"

@@ -90,10 +90,14 @@ def run(args: argparse.Namespace) -> int:
         return run_cell(plan, settings, args.cell)
     # run the trials
     from ablate.engine.driver import run_plan
+    from ablate.engine.ray.supervisor import RayStartError
     from ablate.ledger.schema import LedgerError
 
     try:
         outcome = run_plan(plan, settings)
+    except RayStartError as error:
+        print_text(str(error), error=True)
+        return 1
     except LedgerError as error:
         raise LedgerError(f"{str(error).rstrip('.')}. {describe_continuation()}") from error
     return finish_run(plan, settings, options, outcome)

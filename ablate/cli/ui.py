@@ -2,19 +2,30 @@
 
 import argparse
 import os
+import shlex
 import socket
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name, add_tracking, parse_positive
-from ablate.tracking.store import Store, build_client_uri, silence_mlflow
+from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, silence_mlflow
+from ablate.values.child_processes import (
+    PYTHON,
+    TRACKING,
+    add_import_paths,
+    build_public_environment,
+)
 from ablate.values.terminal import print_text
 from reports.uri import SERVED, find_server_address
 from trainables.errors import ConfigError
 
 HOST = "127.0.0.1"
+# What a browser on this machine calls it, with any port (of a tunnel). A web page could let a name
+# of its own, such as 192.168.evil.com, lead here, which MLflow takes for an address at home.
+NAMES = ("localhost", HOST, "::1", "[::1]")
 FOLDER = "ABLATE_REPORTS"  # variable with the folder of the reports, for `build_app`
 
 
@@ -58,19 +69,27 @@ def run(args: argparse.Namespace) -> int:
     print_text(f"report: {site}{page}\nMLflow: {site}/", flush=True)
     silence_mlflow()
     uri = build_client_uri(store.uri)  # in the environment, because it may have a password
-    variables = {**os.environ, "MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
+    # a store in a file needs no passwords of databases and storages
+    needed = TRACKING if find_sqlite_file(uri) is None else ()
+    variables = add_import_paths(build_public_environment(keep=needed))
+    variables |= {"MLFLOW_BACKEND_STORE_URI": uri, FOLDER: str(report.parent)}
     # MLflow's processes for jobs serve no page that sweeps have, and outlive a killed server
     variables["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    words = f"-m mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate"
-    os.execve(sys.executable, [sys.executable, *words.split()], variables)
+    words = f"mlflow ui --host {HOST} --port {args.port} --workers 1 --app-name ablate".split()
+    # MLflow's own process would import from the working folder first
+    folder = shlex.quote(str(Path(__file__).resolve().parents[2]))
+    command = [*PYTHON, *words, "--uvicorn-opts", f"--app-dir {folder}"]
+    os.execve(sys.executable, command, {**variables, "PYTHONSAFEPATH": "1"})
 
 
 def build_app() -> Any:
-    """Return MLflow's web application with the reports below `/reports/`."""
+    """Return MLflow's web application with the reports below `/reports/`, for `NAMES` alone."""
     from mlflow.server.fastapi_app import app
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
     files = StaticFiles(directory=os.environ[FOLDER], check_dir=False)
     app.router.routes.insert(0, Mount(SERVED.rstrip("/"), files))  # before MLflow's own
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=NAMES, www_redirect=False)
     return app

@@ -19,6 +19,7 @@ from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
+from ablate.engine.ray.session import check_folders
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
@@ -31,10 +32,11 @@ from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
+from ablate.sweep.required_inputs import has_undecided_weights
 from ablate.tracking.base import EndStatus
-from ablate.tracking.store import build_public_environment
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
+from ablate.values.child_processes import HUB, RAY, STORAGE, build_public_environment
 from ablate.values.terminal import print_text
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,6 +50,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     Raises:
         ConfigError: the ledger, the storage, the data or the weights cannot be used, or the cluster
             is too small.
+        RayStartError: Ray does not start, so that no trial has run.
         LedgerError: the ledger cannot be written, or the disk is full; all records are kept.
     """
     owner = Owner.from_this_process()
@@ -90,8 +93,10 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         )
         # refuse results that another version of the code has made, or accept them (--same-code)
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
-        if settings.reads_data and not dispatch.is_exhausted:  # some trial has to run
-            check_data(plan, dispatch.progression, settings.cache)
+        if not dispatch.is_exhausted:  # some trial has to run
+            check_folders(settings.address)
+            if settings.reads_data:
+                check_data(plan, dispatch.progression, settings.cache)
         threads = _start_trackers(plan, settings, dispatch)
         # run all trials through Ray Tune
         interrupted: int | None = None
@@ -203,6 +208,10 @@ def _run_ray_tune(
 
     status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
+    # of this process's secrets, Ray and its workers get those that they need
+    needed = RAY if settings.storage is None else (*RAY, *STORAGE)
+    if not settings.reads_data or has_undecided_weights(plan, dispatch.progression):
+        needed += HUB
     # nodes of a cluster must have the same data sets as this machine
     needs_data = settings.reads_data and settings.address is not None
     supervisor = Supervisor(
@@ -214,7 +223,7 @@ def _run_ray_tune(
         open_display,
         checkpoints,
         fingerprints=plan.fingerprints if needs_data else None,
-        environment=build_public_environment(settings.tracking_uri),
+        environment=build_public_environment(settings.tracking_uri, needed),
     )
     with ExitStack() as stack:
         signals = stack.enter_context(stop_on_signals(dispatch.stop))

@@ -17,25 +17,30 @@ from pathlib import Path
 import psutil
 
 from ablate.engine.driver_status import list_drivers
-from ablate.tracking.store import build_client_uri, build_public_environment, silence_mlflow
+from ablate.tracking.store import build_client_uri, silence_mlflow
+from ablate.values.child_processes import (
+    PYTHON,
+    TRACKING,
+    add_import_paths,
+    build_public_environment,
+)
 
 SHARE = 0.015  # of the sweep's processor time, which all pages take at most
 INTERVAL = 60.0  # least seconds between two pages
 POLL_SECONDS = 10.0  # longer than a tracker takes to write a result (`TrackerThread.interval`)
 FIRST_SECONDS = 9.0  # of processor time, for imports and the first page
 END_SECONDS = 30.0  # for the process to end
-COMMAND = (sys.executable, "-P", "-m", "ablate.engine.live_report")
+COMMAND = (*PYTHON, "ablate.engine.live_report")
 log = logging.getLogger("ablate.engine.live_report")
 
 
 @contextmanager
 def refresh_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) -> Iterator[None]:
     """Renew the page of a sweep's report in OUT/reports inside the `with` block."""
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = build_public_environment(tracking_uri)
     # /proc would show passwords in the command line or in the environment at the start
-    hidden = {name: value for name, value in os.environ.items() if name not in environment}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    needed = build_public_environment(keep=TRACKING)
+    hidden = {name: needed[name] for name in needed.keys() - environment.keys()}
     request = [build_client_uri(tracking_uri), sweep_id, str(out.resolve()), hidden]
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("ab") as output:  # in a session of its own, Ctrl-C does not reach it
@@ -44,7 +49,7 @@ def refresh_report(tracking_uri: str, sweep_id: str, out: Path, log_file: Path) 
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            env=environment,
+            env=add_import_paths(environment),
             start_new_session=True,
         )
     assert process.stdin is not None

@@ -1,6 +1,5 @@
 """Collect the provenance of results: versions, command line, commit."""
 
-import os
 import subprocess
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -8,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ablate.tracking.store import format_command_line
+from ablate.values.child_processes import build_public_environment
 
-PACKAGES = (
-    *("ablate", "torch", "torchvision", "timm", "pytorch-metric-learning"),
-    *("ray", "optuna", "mlflow", "numpy"),
-)
+LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
+# the name in records → the name of the installed distribution
+PACKAGES = {"ablate": "ablate-dml", **{name: name for name in (*LIBRARIES, "numpy")}}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -21,9 +20,9 @@ def collect_provenance() -> dict[str, Any]:
     facts: dict[str, Any] = {"versions": {}}
     if command := format_command_line():
         facts["command"] = command
-    for package in PACKAGES:
+    for package, distribution in PACKAGES.items():
         with suppress(PackageNotFoundError):
-            facts["versions"][package] = version(package)
+            facts["versions"][package] = version(distribution)
     if (ROOT / ".git").exists() and (commit := _run_git("rev-parse", "HEAD")):
         facts["git_commit"] = commit
         facts["git_dirty"] = bool(_run_git("status", "--porcelain", "-uno"))
@@ -38,6 +37,6 @@ def _run_git(*args: str) -> str:
             stderr=subprocess.DEVNULL,
             text=True,
             timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            env={**build_public_environment(), "GIT_OPTIONAL_LOCKS": "0"},
         ).strip()
     return ""

@@ -37,7 +37,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
 from ablate.sweep.trial_costs import build_cost_key
-from ablate.tracking.store import build_public_environment, run_module
+from ablate.values.child_processes import HUB, build_public_environment, run_module
 from ablate.values.terminal import print_text
 from reports.stats.describe import pooled_sd
 from reports.tables.labels import format_ratio
@@ -353,7 +353,7 @@ def run_pilot(config: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     runtime = Runtime(device=request.device, threads=request.threads, cache_dir=cache)
     job = Job(trial_id="pilot", config=config, seed=0, runtime=runtime, evaluate=())
     thread_limits = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    environment = build_public_environment(settings.tracking_uri)
+    environment = build_public_environment(settings.tracking_uri, HUB)
     environment |= dict.fromkeys(thread_limits, str(request.threads))
     process = run_module("trainables.jobs.pilot", job.to_dict(), environment)
     if process.returncode == 0 and process.stdout.strip():

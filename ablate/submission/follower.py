@@ -8,7 +8,6 @@ workers of `ablate run`, so that each command continues the other's trials.
 import math
 import secrets
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -29,6 +28,7 @@ from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.submission import record
 from ablate.submission.record import FOLDER, Submission
+from ablate.values.child_processes import PYTHON
 from ablate.values.terminal import print_text
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.errors import ConfigError
@@ -233,7 +233,7 @@ class Follower:
         )
         submission.write()
         # start the tasks
-        command = [sys.executable, "-m", "trainables.jobs.batch", str(cells)]
+        command = [*PYTHON, "trainables.jobs.batch", str(cells)]
         command += ["--out", str(settings.out.resolve()), "--processes", str(self.trials_at_once)]
         if not submission.is_local and settings.request.device == "auto":
             command += ["--device", "cuda"]  # a node whose GPU is unusable ends with a sentence

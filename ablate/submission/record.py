@@ -13,6 +13,7 @@ import fcntl
 import re
 import shlex
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
+from ablate.values.child_processes import (
+    HUB,
+    SLURM,
+    add_import_paths,
+    build_public_environment,
+)
 from trainables.errors import ConfigError
 from trainables.machine.files import write_atomically
 
@@ -67,12 +74,14 @@ class Submission(BaseModel):
             (self.folder / "answer").open("ab") as answer,
         ):
             fcntl.flock(lock, fcntl.LOCK_EX)
+            environment = build_public_environment(keep=(*SLURM, *HUB))
             code = subprocess.run(
                 command,
                 check=False,
                 stdin=subprocess.DEVNULL,
                 stdout=answer,
                 stderr=subprocess.STDOUT,
+                env=add_import_paths(environment, sys.path[0]),
                 pass_fds=[lock.fileno()],
                 start_new_session=True,  # neither Ctrl-C nor a closed terminal ends it
             ).returncode
@@ -191,7 +200,14 @@ def list_submissions(out: Path) -> list[Submission]:
 def _ask(*command: str) -> list[str]:
     """Return the lines that a command of Slurm prints, or raise QueryError."""
     try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120.0)
+        done = subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120.0,
+            env=build_public_environment(keep=SLURM),
+        )
     except (OSError, subprocess.SubprocessError) as error:
         text = error.stderr if isinstance(error, subprocess.CalledProcessError) else str(error)
         fault = " ".join(text.split()) or str(error)

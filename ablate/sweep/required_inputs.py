@@ -56,6 +56,11 @@ def iterate_required_inputs(plan: Plan, progression: Progression) -> Iterator[Us
         yield from _list_later_uses(plan, progression, name)
 
 
+def has_undecided_weights(plan: Plan, progression: Progression) -> bool:
+    """Return whether a trial may need weights that are not known before the first trial runs."""
+    return any(use.backbone is None for use in iterate_required_inputs(plan, progression))
+
+
 def _list_known_uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     """Yield the distinct inputs (data, batch, backbone) of a study's known, unfinished cells."""
     study = plan.spec.studies[name]

@@ -4,16 +4,13 @@ A store is named by its URI, or by `env:NAME`, the environment variable that hol
 password in it reaches MLflow and nothing else. MLflow is imported late, because that takes seconds.
 """
 
-import json
 import logging
 import os
 import re
 import shlex
 import socket
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +21,7 @@ from filelock import FileLock
 from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
 from ablate.storage.store import ENV, expand_variable
 from reports.store import QUIET
-from reports.uri import HIDDEN, has_secret, redact_text, redact_uri
+from reports.uri import has_secret, redact_text, redact_uri
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,11 +30,6 @@ if TYPE_CHECKING:
 OPTION = "--tracking-uri"
 VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-CREDENTIALS = (
-    VARIABLE,
-    *("WANDB_API_KEY", "WANDB_SERVICE"),  # the key of Weights & Biases, its port in the driver
-    *(f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWORD", "TOKEN")),
-)
 CONNECT_SECONDS = 5.0
 MLFLOW_TABLES = {"experiments", "runs", "alembic_version", "registered_models"}  # some of them
 FIRST_USE_TIMEOUT = 300.0  # seconds to wait for another process that makes MLflow's tables
@@ -166,44 +158,6 @@ class Store:
                 f"this file is another program's database (tables {names})",
                 "Name another file",
             )
-
-
-def build_public_environment(uri: str | None = None) -> dict[str, str]:
-    """Return this process's environment without the credentials of trackers.
-
-    It is for processes that do not write to trackers, because every process of the same user can
-    read their environment in /proc, and Ray shows it to every trial.
-
-    Args:
-        uri: the store of this run. A variable that holds this URI, its password, or another URI
-            with the same password is left out whatever its name is.
-    """
-
-    def opens_store(value: str) -> bool:
-        """Return whether a value is the password in `uri`, or a URI that contains this password."""
-        redacted = value if uri is None else redact_text(value, uri)
-        return redacted != value and (redacted == HIDDEN or has_secret(value))
-
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in CREDENTIALS and not opens_store(value)
-    }
-
-
-def run_module(
-    module: str, request: object, environment: Mapping[str, str]
-) -> "subprocess.CompletedProcess[str]":
-    """Run `python -m MODULE` in an environment, with a request as JSON on its standard input."""
-    return subprocess.run(
-        [sys.executable, "-m", module],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=environment,
-    )
 
 
 def silence_mlflow() -> None:

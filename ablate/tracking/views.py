@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from ablate.storage.checkpoints import fetch_weights
-from ablate.tracking.store import Store, build_client_uri, build_public_environment, run_module
+from ablate.tracking.store import Store, build_client_uri
+from ablate.values.child_processes import build_public_environment, run_module
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame
 from reports.store import open_client

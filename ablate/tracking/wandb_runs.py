@@ -51,7 +51,7 @@ class WandbTracker(TrialTracker):
             raise ConfigError(
                 OPTION,
                 "the package wandb is not installed",
-                f"Run `pip install 'ablate[wandb]'`, or leave {self.store} out",
+                f"Run `pip install 'wandb>=0.31'`, or leave {self.store} out",
             )
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # errors would go to its makers
         import wandb

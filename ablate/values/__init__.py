@@ -1,1 +1,1 @@
-"""Layers, dotted paths, canonical JSON, error messages and terminal output."""
+"""Layers, dotted paths, canonical JSON, error messages, terminal output and child processes."""

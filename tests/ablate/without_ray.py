@@ -10,7 +10,9 @@ The environment variable LIVES has one word for each of its lives, in order:
     full     it finds the disk full
     broken   the machine ends every trial, for the reason in WHY
     deaf     it does not stop when it is asked
-    late     Ray does not start
+    late     Ray does not start, and does not say so
+    unable   Ray does not start, for the reason in WHY
+    absent   it dies itself before Ray has started
 
 Each life appends its process id to the file PIDS, and leaves a process behind.
 """
@@ -59,6 +61,11 @@ def main() -> None:
         stream.write(f"{os.getpid()}\n")
     if life == "late":
         time.sleep(1000)
+    if life == "unable":
+        tell("failed", error=os.environ["WHY"], full=False)
+        return
+    if life == "absent":
+        os.abort()
     start = psutil.Process(needed.pid).create_time()
     watch = [[needed.pid, start, "raylet"]]
     tell("begun", parallel=1, machines=[["id", "here", 1]], watch=watch)

@@ -21,8 +21,12 @@ import pytest
 from tests.trainables import core_trials
 
 ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "t0ken-of-ray" * 4
 QUOTED, PLAIN = "s3cr3t%40w0rd", "s3cr3t@w0rd"
 KEY = "k3y-of-the-environment"
+# What neither Ray nor a trial needs; the weights are on this machine, and storage is not used.
+NEEDLESS = ("PGPASSWORD", "HF_TOKEN", "GITHUB_TOKEN", "KAGGLE_KEY", "AWS_SECRET_ACCESS_KEY")
+NEEDLESS += ("AWS_SESSION_TOKEN", "MYSQL_PWD", "SMTP_PASSWORD", "CLIENT_SECRET", "OPENAI_API_KEY")
 SERVER = """
 import os, sys
 folder, port = sys.argv[1:]
@@ -115,7 +119,9 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
             "OMP_NUM_THREADS": "1",
             "ABLATE_CACHE": str(tmp_path / "cache"),
             "ABLATE_TRACKING_URI": server,
-            "AWS_SECRET_ACCESS_KEY": KEY,
+            **dict.fromkeys(NEEDLESS, KEY),
+            "ELSEWHERE": f"amqp://me:{KEY}@queue/",
+            "RAY_AUTH_TOKEN": TOKEN,
             "MLFLOW_TRACKING_PASSWORD": PLAIN,
             "MY_DATABASE": f"mysql://me:{QUOTED}@localhost/db",
             "MY_WORD": PLAIN,
@@ -146,8 +152,9 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     kept = [name for name in of_ray if b"ABLATE_CACHE=" in environments[name]]
     assert len(kept) >= 2, f"processes of Ray lack a variable that is no secret: {of_ray}"
     for name, environment in environments.items():
-        for word in (QUOTED, PLAIN):
-            assert word.encode() not in environment, f"{name} has the password"
+        for word in (QUOTED, PLAIN, KEY):
+            assert word.encode() not in environment, f"{name} has a secret"
+    assert TOKEN.encode() in environments[of_ray[0]], "Ray lacks what it needs"
     found = [*out.rglob("*"), *(tmp_path / "server").rglob("*")]
     files = [path for path in found if path.is_file() and not path.is_symlink()]
     assert len(files) > 20 and out / "ledger.sqlite" in files

@@ -15,19 +15,21 @@ OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 HIDDEN = "***"
 SHORTEST = 8  # characters; a shorter value may be part of any word
 _SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|(?<!^)(?<!^old)pwd|token$|secret|(access|api|private)_?key|credential"
+    r"(?<!by)(?<!com)pass(word|wd|phrase)?$|(?<!^)(?<!^old)pwd|token$|secret|credential"
+    r"|(access|api|private)_?key|_key$|_auth$|jwt$|connection_?string"
 )
 _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
-def redact_secrets(text: str) -> str:
-    """Return `text` with `***` for each secret of the environment and each password in a URL.
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether an environment variable such as `$API_KEY` holds a secret, and no path."""
+    return _SECRET.search(name.lower()) is not None and not Path(value).is_absolute()
 
-    A variable such as `$API_KEY` holds a secret, unless its value is an absolute path or short.
-    """
+
+def redact_secrets(text: str) -> str:
+    """Return `text` with `***` for each secret of the environment and each password in a URL."""
     for name, value in os.environ.items():
-        is_secret = _SECRET.search(name.lower()) and not Path(value).is_absolute()
-        if is_secret and len(value) >= SHORTEST:
+        if is_secret_variable(name, value) and len(value) >= SHORTEST:
             text = text.replace(value, HIDDEN)
     # hide also the password in `https://user:password@host`
     return _USER.sub(rf"\1:{HIDDEN}", text)

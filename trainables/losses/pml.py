@@ -2,8 +2,8 @@
 
     loss: {name: pml, class: CircleLoss, options: {m: 0.4, gamma: 80}}
 
-It needs `pip install "ablate[pml]"`. A wrong class or option is refused when the trial's
-configuration is read: the loss is built and called with a batch of eight.
+It needs `pip install 'pytorch-metric-learning>=2.8'`. A wrong class or option is refused when the
+trial's configuration is read: the loss is built and called with a batch of eight.
 
 Shape legend: B queries · D embedding dimensions · S label slots · `...` leading dimensions.
 """
@@ -180,7 +180,7 @@ def _build_part(kind: str, part: Any, **arguments: Any) -> nn.Module:
         library = vars(import_module(f"{LIBRARY}.{kind}"))
     except ImportError as error:
         raise ValueError(
-            "loss pml needs pytorch-metric-learning. Run pip install 'ablate[pml]'."
+            "loss pml needs a library. Run `pip install 'pytorch-metric-learning>=2.8'`."
         ) from error
     if name not in library:
         near = "".join(f", such as {match}" for match in get_close_matches(name, library, 1))

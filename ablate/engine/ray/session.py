@@ -14,6 +14,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -25,6 +26,7 @@ from typing import Any
 import psutil
 from filelock import FileLock
 
+import trainables
 from ablate.engine.ray.resources import Request, check_nodes, count_fitting
 from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
@@ -44,6 +46,11 @@ SETTINGS = {
 }
 NEEDED = ("gcs_server", "raylet")
 STORE_BYTES = 100 * 2**20  # of a local Ray's object store, which trials do not use
+FOLDER_PREFIX = "ray-"  # of a run's folder, which `tempfile` completes by 8 letters
+# Ray's longest socket: FOLDER/r/session_<date>_<process id>/sockets/plasma_store
+SOCKET, SOCKET_END = "/session_2000-01-01_00-00-00_000000_", "/sockets/plasma_store"
+SOCKET_BYTES = 103 if sys.platform == "darwin" else 107  # most bytes of its path
+PID_MAX = Path("/proc/sys/kernel/pid_max")
 LOCK = "ablate.lock"  # in the folder of a run, which holds it
 NEW_SECONDS = 60.0  # in which a folder may not be locked yet
 PORT_SECONDS = 3.0  # in which a cluster's head must accept a connection
@@ -62,6 +69,38 @@ def check_cluster_port(address: str) -> None:
             f"no Ray cluster answers at {address} ({error})",
             "Start the cluster's head and open its ports, or leave --address out",
         ) from None
+
+
+def check_folders(address: str | None) -> None:
+    """Raise ConfigError if Ray's workers or sockets cannot use the folders of this process.
+
+    Ray's workers import from the working folder first, where Python may not have looked until now.
+    """
+    for path in (Path("trainables.py"), Path("trainables", "__init__.py")):
+        if path.exists() and not path.samefile(str(trainables.__file__)):
+            raise ConfigError(
+                str(path.absolute()),
+                "Ray's workers would take this file for ablate's package `trainables`. Rename it, "
+                "or work in another folder.",
+            )
+    if address is not None:  # the sockets of a cluster are elsewhere
+        return
+    parent = locate_parent_folder()
+    if not str(parent).isascii():
+        raise ConfigError(
+            "RAY_TMPDIR",
+            f"{parent} has other letters than ASCII's, which Ray does not accept. Set "
+            "RAY_TMPDIR to another folder, such as /tmp.",
+        )
+    most_digits = len(PID_MAX.read_text().strip()) if PID_MAX.exists() else 7  # of a process id
+    suffix = f"/{FOLDER_PREFIX}{'x' * 8}/r{SOCKET}{'9' * most_digits}{SOCKET_END}"
+    length, room = len(str(parent)), SOCKET_BYTES - len(suffix)
+    if length > room:
+        raise ConfigError(
+            "RAY_TMPDIR",
+            f"{parent} has {length} bytes, and the paths of Ray's sockets have room for {room}. "
+            "Set RAY_TMPDIR to a shorter path, such as /tmp.",
+        )
 
 
 @contextmanager
@@ -140,6 +179,11 @@ def list_started_processes() -> list[tuple[int, float, str]]:
     ]
 
 
+def locate_parent_folder() -> Path:
+    """Return the folder for the folders of Ray's files: `$RAY_TMPDIR` or `/tmp`."""
+    return Path(os.environ.get("RAY_TMPDIR") or "/tmp").expanduser().absolute()
+
+
 @contextmanager
 def create_ray_folder() -> Iterator[str]:
     """Yield a folder for Ray's files, inside a private one in `$RAY_TMPDIR` or `/tmp`.
@@ -148,8 +192,8 @@ def create_ray_folder() -> Iterator[str]:
     logs, until a later run deletes it.
     """
     # delete what earlier runs of this user left
-    parent = Path(os.environ.get("RAY_TMPDIR", "/tmp")).expanduser()
-    for lock in parent.glob(f"ray-*/{LOCK}"):
+    parent = locate_parent_folder()
+    for lock in parent.glob(f"{FOLDER_PREFIX}*/{LOCK}"):
         with suppress(OSError):  # a live run holds the lock, or another run has deleted it
             info = lock.parent.lstat()
             is_new = time.time() - info.st_mtime <= NEW_SECONDS  # so perhaps not locked yet
@@ -157,7 +201,7 @@ def create_ray_folder() -> Iterator[str]:
                 FileLock(lock).acquire(timeout=0).lock.release()
                 shutil.rmtree(lock.parent)
     try:
-        folder = Path(tempfile.mkdtemp(prefix="ray-", dir=parent))
+        folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     except OSError as error:
         raise ConfigError(
             str(parent),
@@ -165,5 +209,5 @@ def create_ray_folder() -> Iterator[str]:
             "Set RAY_TMPDIR to a folder with a short path",
         ) from error
     with FileLock(folder / LOCK):
-        yield f"{folder}/r"  # short, since paths of Ray's sockets have at most 107 characters
+        yield f"{folder}/r"  # short, see `check_folders`
         shutil.rmtree(folder, ignore_errors=True)

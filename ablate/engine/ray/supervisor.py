@@ -28,7 +28,7 @@ from ablate.engine.ray.session import create_ray_folder
 from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import JobScheduler
-from ablate.tracking.store import build_public_environment
+from ablate.values.child_processes import PYTHON, add_import_paths, build_public_environment
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
@@ -44,7 +44,7 @@ STOP_SECONDS = 60.0  # for the trials to end after a signal
 END_SECONDS = 30.0  # for Ray to shut down after the last trial
 MOST_GATHER_SECONDS = 30.0  # in which a worker collects events of a trial
 EVENTS_PER_SECOND = 100  # of all trials; Ray Tune takes 3 ms for one (tests/scale/RESULTS.md)
-COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
+COMMAND = (*PYTHON, "ablate.engine.ray.process")
 
 Message = dict[str, Any]
 log = logging.getLogger("ablate.engine")
@@ -52,6 +52,10 @@ log = logging.getLogger("ablate.engine")
 
 class RayLostError(RuntimeError):
     """Ray or the process that runs it is gone; the message says which part."""
+
+
+class RayStartError(RuntimeError):
+    """Ray could not be started for the first time, so that no trial has run."""
 
 
 class RayProcess:
@@ -65,14 +69,13 @@ class RayProcess:
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
         """Start the process that runs Ray, in a session of its own, with its output in `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        import_paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, import_paths))},
+                env=add_import_paths(environment),
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -185,6 +188,7 @@ class Supervisor:
         Raises:
             ConfigError: the cluster does not exist or is too small.
             LedgerError: the ledger cannot be written, or the disk is full.
+            RayStartError: Ray does not start, which another try would not change.
         """
         is_local = self.address is None
         while True:
@@ -198,13 +202,15 @@ class Supervisor:
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
                 return ""
+            if self.display is None:  # Ray has never begun
+                raise RayStartError(
+                    f"Ray does not start ({reason}; its log is {self.log}). Correct the cause, and "
+                    "give the same command again."
+                )
             if not is_local or self.starts > RESTARTS:
                 return reason
             text = f"Ray is gone ({reason}) and is started again. Trials resume from checkpoints."
-            if self.display is None:
-                log.warning("%s", text)
-            else:
-                self.display.print_line(text)
+            self.display.print_line(text)
 
     def _run_ray_once(self, ray_folder: str) -> None:
         """Start a process that runs Ray, and answer its messages until the sweep is over."""

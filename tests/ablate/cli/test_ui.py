@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import shlex
 import socket
@@ -12,6 +14,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ablate.cli.main import build_parser
@@ -30,6 +33,32 @@ def fetch(address: str, **headers: str) -> tuple[int, str]:
             return answer.status, answer.read().decode("utf-8")
     except urllib.error.HTTPError as error:
         return error.code, ""
+
+
+WORD = "w0rd-of-a-kind"
+HOSTS = {  # header → whether it is a name of this machine
+    **dict.fromkeys(("localhost:{port}", "localhost", "127.0.0.1:{port}", "127.0.0.1"), True),
+    **dict.fromkeys(("[::1]:{port}", "[::1]", "localhost:15000", "127.0.0.1:80"), True),
+    **dict.fromkeys(("192.168.evil.com", "192.168.0.7:{port}", "10.evil.com:{port}"), False),
+    **dict.fromkeys(("127.0.0.1.evil.com", "localhost.evil.com", "evil.com:{port}"), False),
+    **dict.fromkeys(("localhost:{port}.evil.com", "evil.com#localhost", "me@localhost"), False),
+    **dict.fromkeys(("", "[::2]", "::1:{port}", "0.0.0.0:{port}", "127.0.0.1."), False),
+    **dict.fromkeys(("fd00:evil.com", "*", "www.localhost", "localhost, evil.com"), False),
+    **dict.fromkeys(("localhost.", "localhost.:{port}", "127.1", "2130706433"), False),
+}
+
+
+def ask(port: int, method: str, path: str, host: str) -> int:
+    """Send a request with this Host; return the status of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.putrequest(method, path, skip_host=True)
+    connection.putheader("Host", host)
+    body = b'{"max_results": 1}' if method == "POST" else b""
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body)
+    with contextlib.closing(connection):
+        return connection.getresponse().status
 
 
 def prepare(folder: Path) -> None:
@@ -83,8 +112,10 @@ def test_reports_stand_beside_mlflow(tmp_path: Path) -> None:
     prepare(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    command = [sys.executable, "-m", "ablate", "ui", "made", "--port", str(port)]
+    command = [sys.executable, "-P", "-m", "ablate", "ui", "made", "--port", str(port)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment |= dict.fromkeys(("PGPASSWORD", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY"), WORD)
+    (tmp_path / "reports.py").write_text("raise SystemExit('mine')")  # MLflow starts processes
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE) as ui:
         try:
             assert ui.stdout is not None
@@ -98,8 +129,21 @@ def test_reports_stand_beside_mlflow(tmp_path: Path) -> None:
                     assert ui.poll() is None and time.monotonic() < until
                     time.sleep(1)
             assert "<title>MLflow</title>" in fetch(site)[1]
+            processes = [psutil.Process(ui.pid), *psutil.Process(ui.pid).children(recursive=True)]
+            assert len(processes) >= 2
+            for process in processes:
+                assert "MLFLOW_BACKEND_STORE_URI" in process.environ()
+                assert WORD not in process.environ().values(), "a store in a file has no password"
             assert fetch(f"{site}reports/..%2f..%2fledger.sqlite")[0] == 404
-            assert fetch(page, Host="attacker.example")[0] == 403
+            for host, is_own in HOSTS.items():
+                for method, path in (
+                    *(("GET", "/"), ("GET", page.partition(str(port))[2]), ("GET", "/version")),
+                    ("GET", "/ajax-api/2.0/mlflow/experiments/get?experiment_id=0"),
+                    ("POST", "/ajax-api/2.0/mlflow/experiments/search"),
+                ):
+                    status = ask(port, method, path, host.format(port=port))
+                    assert (status == 200) == is_own, f"{method} {path} of {host}: {status}"
+                    assert status in (200, 400, 403)
         finally:
             ui.terminate()
             ui.wait(120)

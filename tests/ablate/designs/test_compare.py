@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan import warnings as advice
 from ablate.sweep.progression import Progression
-from ablate.sweep.required_inputs import iterate_required_inputs
+from ablate.sweep.required_inputs import has_undecided_weights, iterate_required_inputs
 from tests.ablate.designs.plans import CROSS, DDML, plan
 
 
@@ -102,3 +104,23 @@ def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
     assert known["taken"] is None
     assert known["own"] is not None and known["own"].image_size == 96
     assert known["up"] is not None and known["up"].image_size == 128
+
+
+@pytest.mark.parametrize(
+    ("axis", "is_undecided"),
+    [("backbone.name", True), ("backbone.mode", True), ("data.image_size", False)],
+)
+def test_weights_that_a_search_chooses_are_not_known_before_it(
+    tmp_path: Path, axis: str, is_undecided: bool
+) -> None:
+    """Then a trial downloads them, and needs the hub's token."""
+    choices = {
+        "backbone.name": ["mobilenetv3_small_050", "mobilenetv3_small_075"],
+        "backbone.mode": ["frozen", "finetune"],
+        "data.image_size": [32, 64],
+    }
+    space = {axis: {"choice": choices[axis]}}
+    made = plan(only={"design": "search", "trials": 2, "trial": DDML, "space": space})
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
+        assert has_undecided_weights(made, progression) == is_undecided

@@ -221,5 +221,5 @@ def test_faults_are_said_before_a_run(
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ablate.tracking.wandb_runs.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'ablate\[wandb\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'wandb>=0\.31'"):
         build_trackers(["wandb"], tmp_path)

@@ -132,7 +132,7 @@ def test_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in [m for m in sys.modules if m.partition(".")[0] == "pytorch_metric_learning"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning", None)
-    with pytest.raises(ValidationError, match=r"pip install 'ablate\[pml\]'"):
+    with pytest.raises(ValidationError, match=r"pip install 'pytorch-metric-learning>=2\.8'"):
         TrialConfig(loss={"name": "pml", "class": "CircleLoss"})
 
 

@@ -16,7 +16,7 @@ import pytest
 from ablate.engine.progress import ProgressDisplay
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.supervisor import RESTARTS, Supervisor
+from ablate.engine.ray.supervisor import RESTARTS, RayStartError, Supervisor
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
@@ -101,6 +101,39 @@ def test_a_cluster_of_others_is_not_started_again(
 ) -> None:
     sweep, _ = made("abort work", "127.0.0.1:6379")
     assert sweep.run() == "Ray's process ended" and lives(tmp_path) == 1
+
+
+@pytest.mark.parametrize(
+    ("life", "reason", "address"),
+    [
+        ("unable", "OSError: no port is free", None),
+        ("absent", "Ray's process ended", None),
+        ("absent", "Ray's process ended", "127.0.0.1:6379"),
+        ("late", "Ray does not answer", None),
+    ],
+)
+def test_a_failed_first_start_is_told_once_and_not_repeated(  # noqa: PLR0917
+    tmp_path: Path,
+    made: Callable[..., Made],
+    monkeypatch: pytest.MonkeyPatch,
+    life: str,
+    reason: str,
+    address: str | None,
+) -> None:
+    if life == "late":
+        monkeypatch.setattr(supervisor, "START_SECONDS", 0.5)
+    sweep, said = made(f"{life} work work", address, why="OSError: no port is free\nand so on")
+    with pytest.raises(RayStartError, match=reason) as failed:
+        sweep.run()
+    assert lives(tmp_path) == 1 and said.getvalue() == "" and not states(sweep)
+    assert "\n" not in str(failed.value) and "resume" not in str(failed.value)
+
+
+def test_a_start_that_fails_after_ray_was_lost_ends_the_run(
+    tmp_path: Path, made: Callable[..., Made]
+) -> None:
+    sweep, _ = made("abort unable work", why="OSError: no port is free")
+    assert sweep.run() == "OSError: no port is free" and lives(tmp_path) == 2
 
 
 def test_silence_is_death(
