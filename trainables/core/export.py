@@ -222,7 +222,8 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
         require(numbers >= needed, f"The file has {numbers:,} of {needed:,} parameters of {name}")
-        no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
+        no_file = dict.fromkeys(("weights_sha256", "weights_key"))
+        no_weights = config.backbone.model_copy(update={"weights": "none", **no_file})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     width = backbone.features
     fault = f"The file states {metadata.features} features, but the backbone has {width}"
