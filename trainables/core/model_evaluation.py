@@ -47,7 +47,7 @@ def build_data_config(
         root = root or (recorded if recorded and Path(recorded).exists() else None)
     else:
         names = ["image_size", "eval_resize"]
-        names += [] if name in EMBEDDED else ["stored_side", "store"]
+        names += [] if name in EMBEDDED else ["stored_side", "grey_range", "store"]
         values = {key: getattr(trained, key) for key in names}
     return resolve_data_config(
         values | {"name": name, "root": root, "allow_partial": allow_partial}

@@ -27,14 +27,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainables.config.images import DataConfig
-from trainables.data.cache import get_or_build
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
-from trainables.data.files.faults import build_fault_error, find_unreadable
+from trainables.data.files.faults import Survey, name_survey, read_notes, survey_images
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
-from trainables.errors import ConfigError
+from trainables.data.greys import Range
 
 LOG = logging.getLogger(__name__)
 MOST_BYTES = 2**28  # of the image files that a plan decodes, in about five seconds on two cores
@@ -122,9 +121,10 @@ class FileSet(DataSource):
         """
         reading = cls.read_listing(config)
         if reading.empty:
-            index = reading.index
-            unreadable = {} if cls.is_large(index) else cls.find_unreadable(index)
-            raise build_fault_error(index, unreadable, reading.empty)
+            survey = Survey(reading.index, config.grey_range)
+            if not cls.is_large(reading.index):
+                survey = cls.survey_images(reading.index, config.grey_range)
+            survey.check(reading.empty)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
         return reading
@@ -162,23 +162,20 @@ class FileSet(DataSource):
         The result is kept in the cache, beside decoded images, which are known to be readable.
         """
         index = cls.check_listing(config).index
-        folder = Path(cache) / config.name / f"{fingerprint[:16]}-readable"
-        known = folder.parent.glob(f"{fingerprint[:16]}-*")
-        if any(store.is_dir() and not store.suffix for store in known):  # .tmp-…: not complete
-            return ""
-        if cls.is_large(index):
-            return (
-                f"{index.base}: the plan did not decode the {len(index.rows):,} images, whose files"
-                f" are larger than {MOST_BYTES >> 20} MiB. The run does so before its first trial;"
-                " `ablate data check` does so now, and names all damaged images."
-            )
-
-        def refuse_unreadable(_: Path) -> None:
-            if unreadable := cls.find_unreadable(index):
-                raise build_fault_error(index, unreadable)
-
-        get_or_build(folder, refuse_unreadable)
-        return ""
+        folder = Path(cache) / config.name / fingerprint[:16]
+        survey = name_survey(folder, config.grey_range)
+        if not survey.is_dir():
+            if cls.is_large(index):
+                stores = folder.parent.glob(f"{folder.name}-*")
+                if any(store.is_dir() and not store.suffix for store in stores):  # not .tmp-…
+                    return ""
+                return (
+                    f"{index.base}: the plan did not decode the {len(index.rows):,} images, whose "
+                    f"files are larger than {MOST_BYTES >> 20} MiB. The run does so before its "
+                    "first trial; `ablate data check` does so now, and names all damaged images."
+                )
+            cls.survey_images(index, config.grey_range).save(folder)
+        return " ".join(read_notes(survey))
 
     @classmethod
     def is_large(cls, index: Index) -> bool:
@@ -187,9 +184,9 @@ class FileSet(DataSource):
         return any(total > MOST_BYTES for total in accumulate(sizes))
 
     @classmethod
-    def find_unreadable(cls, index: Index) -> dict[str, ConfigError]:
-        """Decode all images; return path → error of those that cannot be decoded."""
-        return find_unreadable(index, cls.iterate_pictures(index))
+    def survey_images(cls, index: Index, grey_range: Range | None) -> Survey:
+        """Decode all images, and return what they show."""
+        return survey_images(index, cls.iterate_pictures(index), grey_range)
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
@@ -202,6 +199,11 @@ class FileSet(DataSource):
         digest = cls.compute_digest(config.name, index, cache)
         folder = Path(cache) / config.name / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
+        survey = name_survey(folder, config.grey_range)
+        if not survey.is_dir() and cls.ABOUT is None:  # stored by a version without surveys
+            cls.survey_images(index, config.grey_range).save(folder)
+        for note in read_notes(survey) if survey.is_dir() else ():
+            LOG.warning("%s: %s", index.base, note)
         return replace(reading.rows, images=images, fingerprint=digest)
 
     @classmethod

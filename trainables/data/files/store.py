@@ -26,8 +26,9 @@ from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
 from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
-from trainables.data.files.faults import build_fault_error
+from trainables.data.files.faults import Survey, Traits, decode_with_traits, name_range
 from trainables.data.files.lists import name_unreadable_file
+from trainables.data.greys import Range
 from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
 from trainables.machine.progress import Progress
@@ -48,12 +49,14 @@ class EncodedImages(Images):
         offsets, lengths: [N].
         heights, widths: [N], as decoded.
         short: short side after decoding; None for the original size.
+        grey_range: `data.grey_range`.
         names: of the files, for messages.
         boxes: the part of each image to keep.
     """
 
     lengths: Tensor
     short: int | None
+    grey_range: Range | None
     names: tuple[str, ...]
     boxes: tuple[Box | None, ...]
     at_once = 1  # a decoded image takes long enough to be a task of its own
@@ -64,7 +67,7 @@ class EncodedImages(Images):
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         picture = Picture(Path(self.names[row]), content, self.boxes[row])
-        return torch.from_numpy(np.array(decode_picture(picture, self.short)))
+        return torch.from_numpy(np.array(decode_picture(picture, self.short, self.grey_range)))
 
 
 def load_stored(
@@ -77,45 +80,45 @@ def load_stored(
         pictures: files to store, in the order of the rows of `index`.
     """
     kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
-    is_encoded = kind == "encoded"
+    is_encoded, grey_range = kind == "encoded", config.grey_range
 
-    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int] | ConfigError:
-        """Return a picture's bytes to store, and its height and width; or why it has none."""
+    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int, Traits] | ConfigError:
+        """Return a picture's bytes to store, its height, width and traits; or why it has none."""
         try:
             if is_encoded:
                 with name_unreadable_file(picture.path):
                     content = picture.path.read_bytes()
-                decoded = decode_picture(picture._replace(content=content), None)
-                return content, *decoded.shape[:2]
-            pixels = np.ascontiguousarray(decode_picture(picture, short))
+                whole = picture._replace(content=content)
+                decoded, traits = decode_with_traits(whole, None, grey_range)
+                return content, *decoded.shape[:2], traits
+            decoded, traits = decode_with_traits(picture, short, grey_range)
         except ConfigError as error:
             return error
-        return pixels.data, *pixels.shape[:2]
+        return np.ascontiguousarray(decoded).data, *decoded.shape[:2], traits
 
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
-        unreadable: dict[str, ConfigError] = {}
+        survey = Survey(index, grey_range)
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
             results = map_ahead(read_picture, pictures)
             for row, result in zip(index.rows, results, strict=True):
-                if isinstance(result, ConfigError):
-                    unreadable[row.path] = result
-                elif not unreadable:  # otherwise the pass only looks for further damage
-                    content, height, width = result
+                survey.add(row.path, result if isinstance(result, ConfigError) else result[-1])
+                # after a damaged image the pass only looks for further damage
+                if not survey.unreadable and not isinstance(result, ConfigError):
+                    content, height, width, _ = result
                     rows.append((out.write(content), height, width))
-                progress.update(len(rows) + len(unreadable))
-        if unreadable:
-            raise build_fault_error(index, unreadable)
+                progress.update(len(rows) + len(survey.unreadable))
+        survey.save(folder)
         lengths, heights, widths = np.array(rows, np.int64).T
         starts = np.cumsum(lengths) - lengths
         columns = [starts, *([lengths] if is_encoded else []), heights, widths]
         np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
-    folder = get_or_build(_name_store(folder, kind, short), build_store)
-    table = np.load(folder / "table.npy", allow_pickle=False)
+    store = get_or_build(_name_store(folder, kind, config), build_store)
+    table = np.load(store / "table.npy", allow_pickle=False)
     if is_encoded and short is not None:  # the table has the sizes before resizing
         sizes = [compute_short_size((w, h), short) for h, w in table[:, 2:4].tolist()]
         table[:, 2:4] = np.array(sizes, np.int64)[:, ::-1]  # from (width, height)
@@ -123,12 +126,19 @@ def load_stored(
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     frame = config.image_size / config.eval_side
     offsets, *lengths, heights, widths = columns  # `lengths` is empty for pixels
-    images = Images(map_array(folder / f"{kind}.bin"), offsets, heights, widths, 3, frame)
+    images = Images(map_array(store / f"{kind}.bin"), offsets, heights, widths, 3, frame)
     if not is_encoded:
         return images
     names = tuple(str(index.base / row.path) for row in index.rows)
     boxes = tuple(row.box for row in index.rows)
-    return EncodedImages(**vars(images), lengths=lengths[0], short=short, names=names, boxes=boxes)
+    return EncodedImages(
+        **vars(images),
+        lengths=lengths[0],
+        short=short,
+        grey_range=grey_range,
+        names=names,
+        boxes=boxes,
+    )
 
 
 def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
@@ -137,7 +147,7 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
         return config.store
     kinds: tuple[Kind, Kind] = ("pixels", "encoded")
     for kind in kinds:
-        if _name_store(folder, kind, config.stored_short_side).is_dir():
+        if _name_store(folder, kind, config).is_dir():
             return kind
     total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2  # bytes
     cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
@@ -149,6 +159,9 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     return "encoded"
 
 
-def _name_store(folder: Path, kind: Kind, short: int | None) -> Path:
-    suffix = "encoded" if kind == "encoded" else short or "original"
-    return folder.with_name(f"{folder.name}-{suffix}")
+def _name_store(folder: Path, kind: Kind, config: DataConfig) -> Path:
+    """Return the folder of the images' store; encoded images are those of the files."""
+    if kind == "encoded":
+        return folder.with_name(f"{folder.name}-encoded")
+    side = config.stored_short_side or "original"
+    return folder.with_name(f"{folder.name}-{side}{name_range(config.grey_range)}")
