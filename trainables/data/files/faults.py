@@ -165,9 +165,9 @@ def build_fault_error(
         count = f"{len(unreadable):,} of {len(index.rows):,} images cannot be read"
         faults.append(f"{count} ({join_names([*unreadable])})")
     if singles:
-        faults.append(f"{len(singles):,} classes have a single image ({join_names(singles)})")
+        faults.append(f"classes with a single image: {join_names(singles)}")
     if empty:
-        faults.append(f"{len(empty):,} class folders have no image: {join_names(empty)}")
+        faults.append(f"class folders without an image: {join_names(empty)}")
     remedy = "Add images, or remove these folders. " if empty else ""
     for path, error in [*unreadable.items()][:1]:
         remedy += f"{path}: {error.message}"

@@ -44,9 +44,9 @@ PART_FOLDERS = {
     **{role: ("test", role) for role in ("query", "gallery")},
 }
 EITHER = (
-    "If these folders are splits, call them train, val and test (or query and gallery) and leave no"
-    " other folder beside them. If they are classes, put the images of each directly into it. Or "
-    "list the images in a CSV file (data.name: manifest)."
+    "If these are splits, call them train, val and test (or query and gallery) and leave nothing "
+    "else beside them; if they are classes, put the images of each directly into it, or list all "
+    "images in a CSV file (data.name: manifest)."
 )
 
 
@@ -86,7 +86,8 @@ class Folder(FileSet):
             empty += [str(Path(name) / label) for label in without_images]
         if parts:
             _count_files(root, passed_over)
-        counts = [f"{count:,} {kind}" for kind, count in passed_over.most_common()]
+        kinds = sorted(passed_over.items(), key=lambda pair: (-pair[1], pair[0]))
+        counts = [f"{count:,} {kind}" for kind, count in kinds]
         note = f"files passed over in {root}: {join_names(counts) or 'none'}"
         if not rows:
             raise ConfigError(
@@ -124,8 +125,10 @@ def _list_parts(root: Path) -> list[PartFolder]:
     if bare:
         raise ConfigError(
             "data.root",
-            f"{root} has class folders in {_join(divided) or 'none of its folders'}, and none in "
-            f"{_join(sorted(bare))}. Sort the images there into class folders.",
+            f"{root} has "
+            f"{f'class folders in {_join(divided)}, and none' if divided else 'no class folders'}"
+            f" in {_join(sorted(bare))}. Sort the images there into class folders, or remove these "
+            "folders.",
         )
     by_kind = {(part, role): name for name, part, role in parts}
     roles = {role for part, role in by_kind if part == "test"}

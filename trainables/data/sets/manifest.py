@@ -89,7 +89,8 @@ def _check_columns(table: Path, columns: Sequence[str]) -> None:
                 f"{table}: line 1",
                 f"the table has {columns.count(name)} columns {name!r}. Keep one of them.",
             )
-        if name not in VALUES and (known := _find_resembled(name, columns)) is not None:
+        known = None if len(columns) == 1 else _find_resembled(name, columns)
+        if name not in VALUES and known is not None:
             raise ConfigError(
                 f"{table}: line 1",
                 f"the column {name!r} would not be read, but resembles `{known}`. Call it "
@@ -115,7 +116,8 @@ def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
     alternatives = [word for word in words if word not in ("is", "or", "and")]  # train_or_test
     if alternatives and all(word in SYNONYMS for word in alternatives):
         return SYNONYMS[alternatives[0]]
-    close = get_close_matches(joined, VALUES, n=1, cutoff=SIMILARITY)
+    equally_long = [column for column in VALUES if abs(len(column) - len(joined)) <= 1]
+    close = get_close_matches(joined, equally_long, n=1, cutoff=SIMILARITY)
     if close and close[0] in ("split", "role"):
         return close[0]
     # a table that has `path` and `label` may well have a column `patch` or `label_source`
