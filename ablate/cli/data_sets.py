@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from ablate.cli.options import read_grey_range
 from ablate.engine.preflight import describe_single_images
 from ablate.values.errors import join_words, suggest_nearest
 from ablate.values.terminal import print_text, show_progress
@@ -108,17 +109,26 @@ def check_data_set(args: argparse.Namespace) -> int:
     if name not in DATASETS:
         fault = f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}"
         raise ConfigError("NAME", f"{fault}. {suggest_nearest(name, DATASETS, 'Check the path.')}")
-    values = {"name": name, "root": root, "allow_partial": True}
-    config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
+    grey_range, source = read_grey_range(args), DATASETS[name]
+    if grey_range is not None and not issubclass(source, FileSet):
+        raise ConfigError("--grey-range", f"{name} has no image files. Leave out --grey-range.")
+    values = {"name": name, "root": root, "allow_partial": True, "grey_range": grey_range}
+    config, cache = resolve_data_config(values), locate_default_cache()
     start = time.monotonic()
     unreadable: dict[str, ConfigError] = {}
+    warnings, greys = list[str](), list[ConfigError]()
     with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
         if issubclass(source, FileSet):
             reading = source.read_listing(config)
             rows, root, problems = reading.rows, source.locate_root(config), reading.problems
             digest = source.compute_digest(config.name, reading.index, cache)
-            unreadable = source.find_unreadable(reading.index)
+            survey = source.survey_images(reading.index, config.grey_range)
+            unreadable = survey.unreadable
+            try:
+                warnings = survey.list_notes()
+            except ConfigError as error:  # printed after the other faults
+                greys.append(error)
         else:  # a data set of another package may have no listing, but only rows to load
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
             rows, root, problems = _read_listing(source, config) or (dataset, None, ())
@@ -132,15 +142,17 @@ def check_data_set(args: argparse.Namespace) -> int:
         _describe_splits(rows),
         *([f"warning: {singles}"] if singles and rows.roles is None else ()),
         *rows.notes,
+        *(f"warning: {text}" for text in warnings),
         f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(unreadable):,} are bad",
         *(f"a bad image: {error}" for error in islice(unreadable.values(), MOST_LINES)),
     ]
     if len(unreadable) > MOST_LINES:
         lines.append(f"and {len(unreadable) - MOST_LINES:,} more images are bad")
+    lines += [f"the images cannot be used as they are: {error}" for error in greys]
     print_text("\n".join(lines))
     if issubclass(source, FileSet) and reading.empty:
         raise build_fault_error(reading.index, unreadable, reading.empty)
-    return 1 if unreadable or (problems and not args.allow_partial) else 0
+    return 1 if unreadable or greys or (problems and not args.allow_partial) else 0
 
 
 def _describe_splits(dataset: Dataset) -> str:

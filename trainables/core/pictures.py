@@ -74,7 +74,7 @@ def list_paths(images: Any) -> list[Path] | None:
 
 
 def _expand(path: str | os.PathLike[str]) -> Path:
-    return expand_user_path(Path(path), "images")
+    return expand_user_path(os.fsdecode(path), "images")
 
 
 class PictureFiles:
@@ -102,7 +102,7 @@ class PictureFiles:
         self.short_side, self.grey_range = short_side, grey_range
         self.readable: list[Path] = []
         self.unreadable: dict[Path, str] = {}
-        self._deep: list[DeepValues | None] = []
+        self._deep: list[tuple[str, DeepValues | None]] = []
 
     def iterate_batches(self, size: int) -> Iterator[list[np.ndarray]]:
         """Yield the pixels [H, W, 3] of at most `size` pictures at once, of fewer large ones."""
@@ -115,7 +115,7 @@ class PictureFiles:
                 continue
             pixels, values = result
             self.readable.append(path)
-            self._deep.append(values)
+            self._deep.append((str(path), values))
             batch.append(pixels)
             n_bytes += pixels.nbytes
             if len(batch) == size or n_bytes >= BATCH_BYTES:
@@ -163,12 +163,14 @@ def convert_to_images(
     if len(images) == 0:
         raise ConfigError("images", "There is no image. Give at least one image.")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        converted = [
-            _convert_opened(image, f"images[{number}]", short_side, grey_range)
+        converted = {
+            (label := f"images[{number}]"): _convert_opened(image, label, short_side, grey_range)
             for number, image in enumerate(images)
-        ]
-        check_greys((values for _, values in converted), grey_range)
-        return stack_pixels([pixels for pixels, _ in converted], frame, resize)
+        }
+        deep = ((label, values) for label, (_, values) in converted.items())
+        for note in check_greys(deep, grey_range):
+            LOG.warning("%s", note)
+        return stack_pixels([pixels for pixels, _ in converted.values()], frame, resize)
 
     # convert an array of images of one size
     try:
@@ -199,11 +201,13 @@ def stack_pixels(arrays: Sequence[np.ndarray], frame: float, resize: int | None)
 
 
 def check_greys(
-    images: Iterable[DeepValues | None], grey_range: Range | None, argument: str = "images"
+    images: Iterable[tuple[str, DeepValues | None]],
+    grey_range: Range | None,
+    argument: str = "images",
 ) -> list[str]:
     """Judge images that are embedded together as those of a data set (`check_deep_values`)."""
-    values = [value for value in images if value is not None]
-    return check_deep_values(values, grey_range, argument, GREYS_REMEDY)
+    deep = [(name, values) for name, values in images if values is not None]
+    return check_deep_values(deep, grey_range, argument, GREYS_REMEDY)
 
 
 def _convert_opened(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from trainables.data.files.data_set_markers import join_names
 from trainables.errors import ConfigError
 
 OPTION = "data.grey_range"
@@ -66,7 +67,7 @@ def has_deep_colours(image: Image.Image) -> bool:
 
 
 def check_deep_values(
-    images: Iterable[DeepValues],
+    images: Iterable[tuple[str, DeepValues]],
     grey_range: Range | None,
     where: str = OPTION,
     remedy: str = "Give the values of black and white",
@@ -74,7 +75,7 @@ def check_deep_values(
     """Refuse images of which at least half are nearly black, or cut off without `data.grey_range`.
 
     Args:
-        images: the values of all images that are judged together.
+        images: names and values of all images that are judged together.
         grey_range: `data.grey_range`.
         where: what the error names.
         remedy: what to do with the option and its value, which stand after it.
@@ -83,27 +84,38 @@ def check_deep_values(
         Sentences on kinds of which fewer images are so, and on those that `data.grey_range` makes
         nearly black.
     """
-    notes, by_kind = list[str](), dict[str, list[DeepValues]]()
-    for values in images:
-        by_kind.setdefault(values.kind, []).append(values)
+    notes, by_kind = list[str](), dict[str, dict[str, DeepValues]]()
+    for name, values in images:
+        by_kind.setdefault(values.kind, {})[name] = values
     for kind, group in by_kind.items():
         stated = None if kind == COLOURS else grey_range
         black, white = stated or (0, WHITES[kind])
-        misfits = [values for values in group if not _fits(values, black, white, stated is None)]
+        misfits = {n: v for n, v in group.items() if not _fits(v, black, white, stated is None)}
         if not misfits:
             continue
-        least, most = min(v.least for v in misfits), max(v.most for v in misfits)
+        least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
         fault = (
-            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:g} to "
-            f"{most:g}, but {black:g} is read as black and {white:g} as white"
+            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.4g} "
+            f"to {most:.6g}, but {black:g} is read as black and {white:g} as white"
         )
-        action = f"{remedy}: {OPTION}: [{min(least, 0):g}, {most:g}]"
-        action = "Convert these images to 8 bits" if kind == COLOURS else action
         if stated is not None or 2 * len(misfits) < len(group):
-            notes.append(f"{fault}. {action}.")
+            notes.append(f"{fault} ({join_names([*misfits])}). Look at these files.")
         else:
-            raise ConfigError(where, f"{fault}. {action}.")
+            action = f"{remedy}: {OPTION}: {_suggest_range(least, most, kind == INTEGERS)}"
+            action = "Convert these images to 8 bits" if kind == COLOURS else action
+            action = "Look at these files" if least == most else action
+            raise ConfigError(where, f"{fault} ({join_names([*misfits])}). {action}.")
     return notes
+
+
+def _suggest_range(least: float, most: float, are_integers: bool) -> str:
+    """Return values of black and white as YAML: of as many bits as were found, or 1 for floats."""
+    white = most
+    if are_integers and most > 0:
+        white = (1 << int(most).bit_length()) - 1  # 4095 for 12 bits
+    elif not are_integers and LEAST_SHARE <= most <= 1:
+        white = 1
+    return f"[{min(least, 0):.6g}, {white:.10g}]"
 
 
 def _fits(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:

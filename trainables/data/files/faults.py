@@ -48,14 +48,14 @@ class Survey:
     Attributes:
         unreadable: path → error of the images that cannot be decoded.
         constant: paths of the images whose pixels are all equal.
-        deep: values of the images of more than 8 bits.
+        deep: paths and values of the images of more than 8 bits.
     """
 
     def __init__(self, index: Index, grey_range: Range | None) -> None:
         self.index, self.grey_range = index, grey_range
         self.unreadable: dict[str, ConfigError] = {}
         self.constant: list[str] = []
-        self.deep: list[DeepValues] = []
+        self.deep: list[tuple[str, DeepValues]] = []
 
     def add(self, path: str, result: Traits | ConfigError) -> None:
         """Add the traits of the image `path` of the index, or why it cannot be decoded."""
@@ -65,7 +65,7 @@ class Survey:
         if result.is_constant:
             self.constant.append(path)
         if result.values is not None:
-            self.deep.append(result.values)
+            self.deep.append((path, result.values))
 
     def list_notes(self) -> list[str]:
         """Return warnings of the images; refuse greys that fill a small part of their type."""

@@ -159,7 +159,8 @@ class FileSet(DataSource):
     def check_images(cls, config: DataConfig, cache: Path, fingerprint: str) -> str:
         """Refuse images that cannot be decoded, unless their files are too large for a plan.
 
-        The result is kept in the cache, beside decoded images, which are known to be readable.
+        Greys that fill a small part of their type are refused, too. The result is kept in the
+        cache, beside decoded images, which are known to be readable.
         """
         index = cls.check_listing(config).index
         folder = Path(cache) / config.name / fingerprint[:16]
@@ -175,7 +176,7 @@ class FileSet(DataSource):
                     "first trial; `ablate data check` does so now, and names all damaged images."
                 )
             cls.survey_images(index, config.grey_range).save(folder)
-        return " ".join(read_notes(survey))
+        return " ".join(f"warning: {note}" for note in read_notes(survey))
 
     @classmethod
     def is_large(cls, index: Index) -> bool:
