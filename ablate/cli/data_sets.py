@@ -123,7 +123,7 @@ def check_data_set(args: argparse.Namespace) -> int:
             reading = source.read_listing(config)
             rows, root, problems = reading.rows, source.locate_root(config), reading.problems
             digest = source.compute_digest(config.name, reading.index, cache)
-            survey = source.survey_images(reading.index, config.grey_range)
+            survey = source.examine_images(reading.index, config.grey_range)
             unreadable = survey.unreadable
             try:
                 warnings = survey.list_notes()

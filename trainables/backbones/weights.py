@@ -248,19 +248,18 @@ def _select_tensors(content: Any, key: str | None, path: Path) -> dict[str, Tens
         parts = {name: f".{name}".partition(f".{key}.")[2] for name in tensors}
         chosen = named[0] if named else {parts[n]: t for n, t in tensors.items() if parts[n]}
         if not chosen:
-            raise ConfigError(
-                KEY_OPTION,
-                f"{path} has no tensors under {key!r}. "
-                + (f"Choose from {others}." if others else f"Leave out {KEY_OPTION}."),
-            )
+            remedy = f"Choose from {others}" if others else f"Leave out {KEY_OPTION}"
+            raise ConfigError(KEY_OPTION, f"{path} has no tensors under {key!r}. {remedy}.")
         return chosen
-    if not tensors:
+    if not tensors and others:
         raise ConfigError(
             OPTION,
             f"{path} holds no tensors by name, but under these keys: {others}. Choose one with "
-            f"{KEY_OPTION}."
-            if others
-            else f"{path} is no state_dict of names and tensors. Give another file.",
+            f"{KEY_OPTION}.",
+        )
+    if not tensors:
+        raise ConfigError(
+            OPTION, f"{path} is no state_dict of names and tensors. Give another file."
         )
     if others:
         LOG.warning("%s has other tensors, too; %s chooses them: %s", path, KEY_OPTION, others)

@@ -34,7 +34,7 @@ from trainables.core.pictures import (
     convert_to_images,
     list_paths,
     list_pictures,
-    stack_pixels,
+    pack_pixels,
 )
 from trainables.data.augment import cut_eval_images
 from trainables.data.images import Images, Reader
@@ -202,7 +202,7 @@ class Model:
         """Decode pictures like the trial's, in threads ahead of use, and apply a function."""
         files = PictureFiles(root, paths, self.short_side, self.config.data.grey_range)
         results = [
-            self._apply_to_images(function, stack_pixels(batch, self.frame, self._resize))
+            self._apply_to_images(function, pack_pixels(batch, self.frame, self._resize))
             for batch in files.iterate_batches(batch_size)
         ]
         files.check(argument)

@@ -170,7 +170,7 @@ def convert_to_images(
         deep = ((label, values) for label, (_, values) in converted.items())
         for note in check_greys(deep, grey_range):
             LOG.warning("%s", note)
-        return stack_pixels([pixels for pixels, _ in converted.values()], frame, resize)
+        return pack_pixels([pixels for pixels, _ in converted.values()], frame, resize)
 
     # convert an array of images of one size
     try:
@@ -186,7 +186,7 @@ def convert_to_images(
     raise ConfigError("images", f"{fault}. {IMAGES_REMEDY}")
 
 
-def stack_pixels(arrays: Sequence[np.ndarray], frame: float, resize: int | None) -> Images:
+def pack_pixels(arrays: Sequence[np.ndarray], frame: float, resize: int | None) -> Images:
     """Return decoded images, [H, W, 3] uint8 each, as `Images`."""
     sizes = torch.tensor([array.size for array in arrays])
     return Images(

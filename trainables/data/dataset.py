@@ -217,7 +217,7 @@ class DataSource(ABC):
         """Refuse images that cannot be decoded, if decoding all of them takes a plan seconds only.
 
         Returns:
-            A sentence that says why images were not decoded; "" if they were, or need not be.
+            Warnings of what the images show, or why they were not decoded; "" if there is neither.
         """
         return ""
 

@@ -90,7 +90,9 @@ def check_deep_values(
     for kind, group in by_kind.items():
         stated = None if kind == COLOURS else grey_range
         black, white = stated or (0, WHITES[kind])
-        misfits = {n: v for n, v in group.items() if not _fits(v, black, white, stated is None)}
+        misfits = {
+            n: v for n, v in group.items() if not _is_well_exposed(v, black, white, stated is None)
+        }
         if not misfits:
             continue
         least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
@@ -118,7 +120,7 @@ def _suggest_range(least: float, most: float, are_integers: bool) -> str:
     return f"[{min(least, 0):.6g}, {white:.10g}]"
 
 
-def _fits(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:
+def _is_well_exposed(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:
     """Return whether an image is not nearly black, and not cut off by a range nobody stated."""
     span = white - black
     is_inside = values.least >= black - SLACK * span and values.most <= white + SLACK * span

@@ -117,7 +117,7 @@ def read_notes(survey: Path) -> list[str]:
     return notes
 
 
-def survey_images(
+def examine_images(
     index: Index, pictures: Iterable[Picture], grey_range: Range | None = None
 ) -> Survey:
     """Decode all pictures of an index, and return what they show."""

@@ -30,7 +30,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
-from trainables.data.files.faults import Survey, name_survey, read_notes, survey_images
+from trainables.data.files.faults import Survey, examine_images, name_survey, read_notes
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
 from trainables.data.greys import Range
@@ -123,7 +123,7 @@ class FileSet(DataSource):
         if reading.empty:
             survey = Survey(reading.index, config.grey_range)
             if not cls.is_large(reading.index):
-                survey = cls.survey_images(reading.index, config.grey_range)
+                survey = cls.examine_images(reading.index, config.grey_range)
             survey.check(reading.empty)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
@@ -175,7 +175,7 @@ class FileSet(DataSource):
                     f"files are larger than {MOST_BYTES >> 20} MiB. The run does so before its "
                     "first trial; `ablate data check` does so now, and names all damaged images."
                 )
-            cls.survey_images(index, config.grey_range).save(folder)
+            cls.examine_images(index, config.grey_range).save(folder)
         return " ".join(f"warning: {note}" for note in read_notes(survey))
 
     @classmethod
@@ -185,9 +185,9 @@ class FileSet(DataSource):
         return any(total > MOST_BYTES for total in accumulate(sizes))
 
     @classmethod
-    def survey_images(cls, index: Index, grey_range: Range | None) -> Survey:
+    def examine_images(cls, index: Index, grey_range: Range | None) -> Survey:
         """Decode all images, and return what they show."""
-        return survey_images(index, cls.iterate_pictures(index), grey_range)
+        return examine_images(index, cls.iterate_pictures(index), grey_range)
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
@@ -202,7 +202,7 @@ class FileSet(DataSource):
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
         survey = name_survey(folder, config.grey_range)
         if not survey.is_dir() and cls.ABOUT is None:  # stored by a version without surveys
-            cls.survey_images(index, config.grey_range).save(folder)
+            cls.examine_images(index, config.grey_range).save(folder)
         for note in read_notes(survey) if survey.is_dir() else ():
             LOG.warning("%s: %s", index.base, note)
         return replace(reading.rows, images=images, fingerprint=digest)
