@@ -92,8 +92,10 @@ def test_embedding_and_evaluation_read_greys_as_the_trial_did(
     deep: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     data = {"name": "folder", "root": "/elsewhere", "image_size": 32}
-    keyed = exported.write(tmp_path / "deep.safetensors", data={**data, "grey_range": [0, 4095]})
-    plain = exported.write(tmp_path / "plain.safetensors", data=data)
+    small = {"backbone": {"name": "test_resnet", "weights": "none", "mode": "finetune"}}
+    stated = {**data, "grey_range": [0, 4095]}
+    keyed = exported.write(tmp_path / "deep.safetensors", data=stated, **small)
+    plain = exported.write(tmp_path / "plain.safetensors", data=data, **small)
     same = make_folder(tmp_path / "same", lambda pixels: pixels)
     rows = []
     for model, root in ((keyed, deep), (plain, same)):
@@ -107,6 +109,10 @@ def test_embedding_and_evaluation_read_greys_as_the_trial_did(
         assert code == 0, err
         embedded.append(np.load(f"{number}.npz")["embeddings"])
     assert np.allclose(embedded[0], embedded[1], atol=1e-5)
+    code, _, err = call(capsys, "neighbours", str(keyed), str(deep), "--to", "page")
+    assert code == 0, err
+    shades = [np.asarray(Image.open(path)).mean() for path in Path("page", "thumbs").iterdir()]
+    assert len(shades) == 48 and min(shades) > 40, "thumbnails show what the model sees"
     # a model without a range refuses them, unless evaluation is given one
     code, _, err = call(capsys, "embed", str(plain), str(deep), "--to", "refused.npz")
     assert code == 2 and "grey_range: [0, 4095]" in err and not Path("refused.npz").exists()

@@ -207,13 +207,13 @@ def test_an_average_is_read_on_request(
     trained: dict[str, Tensor], key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     average = zero(trained)
-    for usual in ("state_dict", "model"):
-        for inner in (average, {"state_dict": rename("module.", average)}):
-            content = {usual: trained, key: inner, "optimizer": {"state": {0: {"step": 1}}}}
-            caplog.clear()
-            assert equals(load_saved(content, tmp_path), trained)
-            assert key in caplog.text
-            assert equals(load_saved(content, tmp_path, key), average)
+    nested = {"state_dict": rename("module.", average)}
+    for usual, inner in (("state_dict", average), ("model", nested)):
+        content = {usual: trained, key: inner, "optimizer": {"state": {0: {"step": 1}}}}
+        caplog.clear()
+        assert equals(load_saved(content, tmp_path), trained)
+        assert key in caplog.text
+        assert equals(load_saved(content, tmp_path, key), average)
     # without the usual tensors the error names the key
     with pytest.raises(ConfigError, match=rf"{key}.*weights_key"):
         load_saved({key: average, "epoch": 3}, tmp_path)
