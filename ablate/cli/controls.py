@@ -85,8 +85,11 @@ def build_controls(name: str, trial: Mapping[str, Any], objective: str) -> dict[
 def _list_known_effects(config: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return changes of a trial that lower its accuracy, by label."""
     dim, rate = config["embedding"]["dim"], config["optimizer"]["lr"]
+    no_weights: dict[str, Any] = {"backbone.weights": "none", "backbone.weights_sha256": None}
+    if config["backbone"].get("weights_key") is not None:
+        no_weights["backbone.weights_key"] = None
     effects: dict[str, dict[str, Any]] = {
-        "random backbone": {"backbone.weights": "none", "backbone.weights_sha256": None},
+        "random backbone": no_weights,
         f"{max(2, dim // 16)} dimensions": {"embedding.dim": max(2, dim // 16)},
         f"{max(3, dim // 4)} dimensions": {"embedding.dim": max(3, dim // 4)},
         "a tenth of the rate": {"optimizer.lr": rate / 10},

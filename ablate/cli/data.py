@@ -2,7 +2,7 @@
 
 import argparse
 
-from ablate.cli.options import add_allow_partial
+from ablate.cli.options import add_allow_partial, add_grey_range
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
 
@@ -28,6 +28,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     text = "For `check`: the folder of the data set."
     command.add_argument("--data-root", metavar="DIR", help=text)
     add_allow_partial(command)
+    add_grey_range(command)
 
 
 def run(args: argparse.Namespace) -> int:

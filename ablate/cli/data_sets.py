@@ -4,8 +4,10 @@ import argparse
 import os
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
+from ablate.cli.options import read_grey_range
 from ablate.engine.preflight import describe_single_images
 from ablate.values.errors import join_words, suggest_nearest
 from ablate.values.terminal import print_text, show_progress
@@ -20,20 +22,20 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.data.files.data_set_markers import (
     Count,
     DataMissing,
     list_data_folders,
     locate_root,
 )
+from trainables.data.files.faults import build_fault_error
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
 
-SIDE = 96  # short side to which images are decoded, in pixels
+MOST_LINES = 50  # on bad images
 
 
 def describe_data_sets() -> list[str]:
@@ -93,36 +95,43 @@ def _read_listing(
 
 
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image of a data set again, and print its size and faults.
+    """Read and hash every image of a data set again, and print its size and all faults.
 
     Returns:
         1 if an image is bad, or images are missing without `--allow-partial`; else 0.
+
+    Raises:
+        ConfigError: after printing, if class folders have no image; or the data set has none.
     """
     name, root = args.name or ("folder" if args.data_root else ""), args.data_root
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
         name, root = "folder", name
     if name not in DATASETS:
-        raise ConfigError(
-            "NAME",
-            f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}",
-            suggest_nearest(name, DATASETS, "Check the path."),
-        )
-    values = {"name": name, "root": root, "allow_partial": True}
-    config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
+        fault = f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}"
+        raise ConfigError("NAME", f"{fault}. {suggest_nearest(name, DATASETS, 'Check the path.')}")
+    grey_range, source = read_grey_range(args), DATASETS[name]
+    if grey_range is not None and not issubclass(source, FileSet):
+        raise ConfigError("--grey-range", f"{name} has no image files. Leave out --grey-range.")
+    values = {"name": name, "root": root, "allow_partial": True, "grey_range": grey_range}
+    config, cache = resolve_data_config(values), locate_default_cache()
     start = time.monotonic()
-    decode_faults: list[str] = []
+    unreadable: dict[str, ConfigError] = {}
+    warnings, greys = list[str](), list[ConfigError]()
     with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
-        listing = _read_listing(source, config)
         if issubclass(source, FileSet):
-            index = source.read_listing(config).index
-            digest = source.compute_digest(config.name, index, cache)
-            results = map_ahead(_find_decode_fault, source.iterate_pictures(index))
-            decode_faults = [fault for fault in results if fault]
-        else:
+            reading = source.read_listing(config)
+            rows, root, problems = reading.rows, source.locate_root(config), reading.problems
+            digest = source.compute_digest(config.name, reading.index, cache)
+            survey = source.examine_images(reading.index, config.grey_range)
+            unreadable = survey.unreadable
+            try:
+                warnings = survey.list_notes()
+            except ConfigError as error:  # printed after the other faults
+                greys.append(error)
+        else:  # a data set of another package may have no listing, but only rows to load
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
-    # a data set of another package may have no listing; then its rows are those that were loaded
-    rows, root, problems = listing or (dataset, None, ())
+            rows, root, problems = _read_listing(source, config) or (dataset, None, ())
     singles = describe_single_images(rows.labels, rows.classes)
     seconds = time.monotonic() - start
     lines = [
@@ -132,20 +141,18 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"the data set differs from its makers' description: {problem}" for problem in problems),
         _describe_splits(rows),
         *([f"warning: {singles}"] if singles and rows.roles is None else ()),
-        f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
-        *(f"a bad image: {fault}" for fault in decode_faults),
+        *rows.notes,
+        *(f"warning: {text}" for text in warnings),
+        f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(unreadable):,} are bad",
+        *(f"a bad image: {error}" for error in islice(unreadable.values(), MOST_LINES)),
     ]
+    if len(unreadable) > MOST_LINES:
+        lines.append(f"and {len(unreadable) - MOST_LINES:,} more images are bad")
+    lines += [f"the images cannot be used as they are: {error}" for error in greys]
     print_text("\n".join(lines))
-    return 1 if decode_faults or (problems and not args.allow_partial) else 0
-
-
-def _find_decode_fault(picture: Picture) -> str | None:
-    """Return the path and the fault of a picture that cannot be decoded; None if it can."""
-    try:
-        decode_picture(picture, SIDE)
-    except ConfigError as error:
-        return f"{picture.path}: {error.message}"
-    return None
+    if issubclass(source, FileSet) and reading.empty:
+        raise build_fault_error(reading.index, unreadable, reading.empty)
+    return 1 if unreadable or greys or (problems and not args.allow_partial) else 0
 
 
 def _describe_splits(dataset: Dataset) -> str:

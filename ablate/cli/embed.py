@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ablate.cli.locate import check_new_file, explain_write_errors
     from ablate.cli.pictures import build_index, embed_folder, load_model, report_unreadable
-    from trainables.core.export import list_pictures
+    from trainables.core.pictures import list_pictures
     from trainables.machine.files import write_atomically
 
     # check all input before the pictures are read

@@ -5,7 +5,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.cli.options import add_allow_partial, add_device, add_list, parse_positive
+from ablate.cli.options import (
+    add_allow_partial,
+    add_device,
+    add_grey_range,
+    add_list,
+    parse_positive,
+    read_grey_range,
+)
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError, TrialFailure
 
@@ -42,6 +49,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     text = f"The side of the images in pixels, for a backbone alone (default: {IMAGE_SIZE})."
     command.add_argument("--image-size", type=parse_positive, metavar="N", help=text)
     add_allow_partial(command)
+    add_grey_range(command)
     add_device(command)
     form = command.add_mutually_exclusive_group()
     form.add_argument("--csv", action="store_true", help="Print CSV.")
@@ -68,9 +76,16 @@ def run(args: argparse.Namespace) -> int:
     pairs = [text.partition("=")[::2] for text in args.data]
     check_known("DATA", [name for name, _ in pairs], DATASETS, "the data set")
     model, cache = _load_model(args), locate_default_cache()
-    partial = args.allow_partial or None
+    partial, trained = args.allow_partial or None, model.config.data
+    grey_range = read_grey_range(args)
+    if grey_range is not None and trained.grey_range is not None:
+        raise ConfigError(
+            "--grey-range",
+            f"the model's trial had data.grey_range: {list(trained.grey_range)}, and pictures must "
+            "be read alike. Leave out --grey-range.",
+        )
     configs = [
-        build_data_config(model.config.data, name, root or None, partial) for name, root in pairs
+        build_data_config(trained, name, root or None, partial, grey_range) for name, root in pairs
     ]
     rows: list[dict[str, Any]] = []
     with require_cache(), show_progress():

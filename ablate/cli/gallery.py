@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ablate.cli.pictures import EmbeddedFolder
 from trainables.data.decode import Picture, decode_picture, map_ahead
+from trainables.data.greys import Range
 from trainables.machine.texts import escape_control_characters
 
 if TYPE_CHECKING:
-    from trainables.core.export import Model
+    from trainables.core.export import EmbeddedFolder, Model
 
 INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels
@@ -55,7 +55,7 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     return names if len(set(names)) > 1 else None
 
 
-def find_neighbours(model: "Model", folder: EmbeddedFolder, n_neighbours: int) -> list[Query]:
+def find_neighbours(model: "Model", folder: "EmbeddedFolder", n_neighbours: int) -> list[Query]:
     """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest neighbours.
 
     Pictures are compared as in the trial's evaluation.
@@ -87,11 +87,16 @@ def count_hits(queries: Sequence[Query]) -> int | None:
     return None if same_class[0] is None else sum(map(bool, same_class))
 
 
-def write_gallery(to: Path, root: Path, queries: Sequence[Query]) -> None:
-    """Write the web page of queries and its thumbnails to a new folder."""
+def write_gallery(
+    to: Path, root: Path, queries: Sequence[Query], grey_range: Range | None = None
+) -> None:
+    """Write the web page of queries and its thumbnails to a new folder.
+
+    Greys of more than 8 bits are shown as the model sees them, by `data.grey_range`.
+    """
 
     def make_thumbnail(picture: Picture) -> Image.Image:
-        image = Image.fromarray(decode_picture(picture, None))
+        image = Image.fromarray(decode_picture(picture, None, grey_range))
         image.thumbnail((SIDE, SIDE))
         return image
 

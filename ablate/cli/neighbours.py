@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.cli.gallery import INDEX, count_hits, find_neighbours, write_gallery
     from ablate.cli.locate import explain_write_errors
     from ablate.cli.pictures import embed_folder, load_model, report_unreadable
-    from trainables.core.export import list_pictures
+    from trainables.core.pictures import list_pictures
 
     to = expand_user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         )
     queries = find_neighbours(model, folder, args.nearest)
     with explain_write_errors(to, "--to"):
-        write_gallery(to, root, queries)
+        write_gallery(to, root, queries, model.config.data.grey_range)
     print_text(f"the page has {len(queries)} of {size} pictures, each with its nearest neighbours")
     if (hits := count_hits(queries)) is not None:
         print_text(f"{hits} of these {len(queries)} have a nearest neighbour of the same class")

@@ -1,6 +1,7 @@
 """Define the options that several commands share, and parse their values."""
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,28 @@ def add_trackers(command: argparse.ArgumentParser) -> None:
 def add_allow_partial(command: argparse.ArgumentParser) -> None:
     text = "Accept a data set with missing images. It then counts as another data set."
     command.add_argument("--allow-partial", action="store_true", help=text)
+
+
+def add_grey_range(command: argparse.ArgumentParser) -> None:
+    text = (
+        "The values of black and white in greys of 16 or 32 bits and of floats, as "
+        "data.grey_range in a spec. A trained model brings those of its trial."
+    )
+    command.add_argument("--grey-range", nargs=2, type=float, metavar=("BLACK", "WHITE"), help=text)
+
+
+def read_grey_range(args: argparse.Namespace) -> tuple[float, float] | None:
+    """Return the values of black and white of --grey-range; None if it is not given."""
+    if args.grey_range is None:
+        return None
+    black, white = args.grey_range
+    if not -math.inf < black < white < math.inf:
+        raise ConfigError(
+            "--grey-range",
+            f"{black:g} and {white:g} must be the value of black and a larger one of white. Give "
+            "for example --grey-range 0 4095.",
+        )
+    return black, white
 
 
 def add_device(command: argparse.ArgumentParser) -> None:

@@ -7,10 +7,12 @@ cache of the Hugging Face hub or of torch.hub.
 """
 
 import hashlib
+import logging
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,10 +29,13 @@ from trainables.machine.texts import expand_user_path
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
 
-OPTION = "backbone.weights"
+LOG = logging.getLogger(__name__)
+OPTION, KEY_OPTION = "backbone.weights", "backbone.weights_key"
 FILE_ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".npz", ".ckpt", ".tar", ".pkl")
 ROUTES = ("packaged", "timm", "torchvision", "none")  # anything else is the path of a file
 KNOWN = '"packaged", "timm", "torchvision", "none" or the path of a weights file'
+WRAPPERS = ("state_dict", "model", "model_state_dict")  # where checkpoints hold the tensors
+MOMENTUM_COPIES = ("encoder_k", "momentum_encoder")  # MoCo's slow copy beside the trained network
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
@@ -44,7 +49,8 @@ def compute_weights_identity(config: "BackboneConfig") -> str:
         return "none"
     if config.weights in ROUTES:
         return f"{config.weights} {version(config.weights)} {config.name}"
-    return str(config.weights_sha256)
+    key = "" if config.weights_key is None else f" {config.weights_key}"
+    return f"{config.weights_sha256}{key}"
 
 
 def find_usual_route(name: str) -> str | None:
@@ -75,6 +81,12 @@ def check_route(config: "BackboneConfig") -> None:
             f"there are no {config.weights!r} weights of {config.name}",
             f"Give weights: {usual} for pretrained weights; the option takes {KNOWN}",
         )
+    if config.weights_key is not None and config.weights in ROUTES:
+        raise ConfigError(
+            KEY_OPTION,
+            f"{config.weights_key!r} has no effect with weights: {config.weights}, only with the "
+            "path of a file. Leave it out.",
+        )
 
 
 def load_weights(
@@ -92,11 +104,13 @@ def load_weights(
     packaged = config.weights == "packaged"
     path = locate_packaged_file() if packaged else locate_file(config)
     _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
-    tensors = _read_tensors(path)
+    tensors = _select_tensors(_read_checkpoint(path), config.weights_key, path)
     if packaged:
         # The packaged file has the tensors in timm's order, with other names, and a classifier.
         values = [value for name, value in tensors.items() if not name.startswith("_fc.")]
         tensors = dict(zip(model.state_dict(), values, strict=True))
+    else:
+        tensors = _strip_prefix(tensors, model.state_dict(), path)
     load_tensors_into(model, convert(tensors), tuple(classifier), str(path), config.name)
 
 
@@ -188,33 +202,116 @@ def fetch_weights(config: "BackboneConfig") -> None:
         _check_digest(locate_file(config), config.weights_sha256)
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors in a weights file or checkpoint by name; run no code in the file."""
+def _read_checkpoint(path: Path) -> Any:
+    """Return the content of a weights file or checkpoint; run no code in the file."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            loaded: Any = load_file(path)
-        else:
-            with warnings.catch_warnings(action="ignore"):  # about old pickles
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
+            return load_file(path)
+        with warnings.catch_warnings(action="ignore"):  # about old pickles
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # Readers raise many types of errors: those of pickle, zip, struct, safetensors.
         is_unsafe = isinstance(error, pickle.UnpicklingError)
+        fault = "it holds more than tensors" if is_unsafe else extract_first_line(error)
+        message = f"{path} is no readable state_dict ({fault}). Give another file."
+        raise ConfigError(OPTION, message) from error
+
+
+def _collect_sets(content: Any, depth: int = 3) -> dict[str, dict[str, Tensor]]:
+    """Return the sets of named tensors in a checkpoint by dotted key; "" is the whole content."""
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        return {}
+    if content and all(isinstance(value, Tensor) for value in content.values()):
+        return {"": content}
+    return {
+        f"{key}.{inner}".rstrip("."): tensors
+        for key, value in content.items()
+        if depth > 0
+        for inner, tensors in _collect_sets(value, depth - 1).items()
+    }
+
+
+def _select_tensors(content: Any, key: str | None, path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint that `key` (`backbone.weights_key`) names.
+
+    The key is one of the checkpoint's, without those in `WRAPPERS`, or a part of tensors' names,
+    which then are those after it. None: the usual tensors, which are the whole content or lie under
+    `WRAPPERS`; all others, such as a teacher's or an average's, must be named.
+    """
+    sets = _collect_sets(content)
+    # without wrappers: `model.teacher` is called `teacher`
+    names = {full: ".".join(p for p in full.split(".") if p not in WRAPPERS) for full in sets}
+    usual = min(
+        ([part for part in full.split(".") if part] for full in sets if not names[full]),
+        key=lambda parts: [WRAPPERS.index(part) for part in parts],
+        default=None,
+    )
+    tensors = {} if usual is None else sets[".".join(usual)]
+    others = ", ".join(dict.fromkeys(filter(None, names.values())))
+    if key is not None:
+        named = [sets[full] for full, name in names.items() if key in (full, name)]
+        parts = {name: f".{name}".partition(f".{key}.")[2] for name in tensors}
+        chosen = named[0] if named else {parts[n]: t for n, t in tensors.items() if parts[n]}
+        if not chosen:
+            remedy = f"Choose from {others}" if others else f"Leave out {KEY_OPTION}"
+            raise ConfigError(KEY_OPTION, f"{path} has no tensors under {key!r}. {remedy}.")
+        return chosen
+    if not tensors and others:
         raise ConfigError(
             OPTION,
-            f"{path} is no readable state_dict "
-            f"({'it holds more than tensors' if is_unsafe else extract_first_line(error)})",
-            "Give another file",
-        ) from error
-    for key in ("state_dict", "model", "model_state_dict"):  # where checkpoints hold the tensors
-        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
-            loaded = loaded[key]
-    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise ConfigError(
-            OPTION, f"{path} is no state_dict of names and tensors", "Give another file"
+            f"{path} holds no tensors by name, but under these keys: {others}. Choose one with "
+            f"{KEY_OPTION}.",
         )
-    return {str(name).removeprefix("module."): value for name, value in loaded.items()}
+    if not tensors:
+        raise ConfigError(
+            OPTION, f"{path} is no state_dict of names and tensors. Give another file."
+        )
+    if others:
+        LOG.warning("%s has other tensors, too; %s chooses them: %s", path, KEY_OPTION, others)
+    return tensors
+
+
+def _strip_prefix(
+    tensors: dict[str, Tensor], needed: Collection[str], path: Path
+) -> dict[str, Tensor]:
+    """Remove the prefix after which most names are `needed`; leave out tensors without it.
+
+    Wrappers add such prefixes: `module.`, `_orig_mod.`, `backbone.`, MoCo's `encoder_q.`. A prefix
+    after which fewer than half of the needed names are there is that of another model's layer.
+    """
+    counts = Counter(
+        name.removesuffix(rest)
+        for name in tensors
+        for rest in _list_endings(name)
+        if rest in needed
+    )
+    most = max(counts.values(), default=0)
+    prefixes = [prefix for prefix, count in counts.items() if count == most]
+    if "" in prefixes or 2 * most < len(needed):
+        return tensors
+    if len(prefixes) > 1:
+        copies = tuple(f"{name}." for name in MOMENTUM_COPIES)
+        prefixes = [prefix for prefix in prefixes if not prefix.endswith(copies)] or prefixes
+    if len(prefixes) > 1:
+        raise ConfigError(
+            OPTION,
+            f"{path} holds several networks, by the prefixes of its names. Choose one with "
+            f"{KEY_OPTION}: {', '.join(prefix.rstrip('.') for prefix in prefixes)}.",
+        )
+    kept = {n.removeprefix(prefixes[0]): t for n, t in tensors.items() if n.startswith(prefixes[0])}
+    text = f"the prefix {prefixes[0]!r} of the names in {path} is removed"
+    if others := len(tensors) - len(kept):
+        text += f"; tensors without it are left out ({others})"
+    LOG.warning("%s", text)
+    return kept
+
+
+def _list_endings(name: str) -> list[str]:
+    """Return the dotted name and what follows each of its dots: a.b, b."""
+    parts = name.split(".")
+    return [".".join(parts[start:]) for start in range(len(parts))]
 
 
 def load_tensors_into(

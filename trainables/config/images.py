@@ -169,6 +169,9 @@ class DataConfig(ComponentConfig):
         larger side than that of evaluation keeps more detail in small crops and takes more memory.
         "original": the file's side, as in the papers. None: the side of evaluation, which then
         needs no resizing.
+    grey_range: the values that become black and white in greys of 16 or 32 bits and of floats, such
+        as [0, 4095] for a camera of 12 bits; others are cut off. None: [0, 65535] (the upper byte),
+        and for floats [0, 255]; images that fill a small part of it are refused (`data/greys.py`).
     store: "pixels" decodes photographs once; "encoded" decodes them ahead of each batch, which
         takes less memory and more time; "auto" takes pixels if they fit. The numbers are equal to
         the bit.
@@ -182,6 +185,7 @@ class DataConfig(ComponentConfig):
     augment: AugmentConfig = AugmentConfig()
     eval_resize: int | None = Field(None, ge=16, le=4096)
     stored_side: Annotated[int, Field(ge=16, le=4096)] | Literal["original"] | None = None
+    grey_range: tuple[float, float] | None = None
     store: Literal["auto", "pixels", "encoded"] = exclude_from_identity("auto")
 
     @model_validator(mode="after")
@@ -196,7 +200,7 @@ class DataConfig(ComponentConfig):
                     f"Raise {name}, or lower data.image_size",
                 )
         if self.drawings:  # these are stored as they are
-            for name, default in (("stored_side", None), ("store", "auto")):
+            for name, default in (("stored_side", None), ("grey_range", None), ("store", "auto")):
                 if (value := getattr(self, name)) != default:
                     raise ConfigError(
                         name,
@@ -217,6 +221,17 @@ class DataConfig(ComponentConfig):
                 "augment.resize",
                 f"side {resize} is more than that of stored images, {self.stored_short_side}",
                 f"Lower augment.resize, or give data.stored_side: {resize}",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def check_grey_range(self) -> "DataConfig":
+        """Refuse a value of black that is not below that of white."""
+        if self.grey_range is not None and self.grey_range[0] >= self.grey_range[1]:
+            raise ConfigError(
+                "grey_range",
+                f"{list(self.grey_range)} must be the value of black and a larger one of white. "
+                "Write for example [0, 4095].",
             )
         return self
 

@@ -26,6 +26,9 @@ class BackboneConfig(ComponentConfig):
         download; the latter for googlenet), "none" (random), or the path of a file read with
         `weights_only`, whose SHA-256 must then be given.
     weights_sha256: SHA-256 of that file.
+    weights_key: which tensors of that file, if it holds several networks: its key, such as teacher
+        or model_ema, or the prefix of their names, such as encoder_k. None: those that lie in it
+        directly, or under state_dict or model.
     pool: global average, or average + maximum, summed (Proxy-Anchor's head).
     tokens: pooling of a transformer's tokens: the class token, the mean of the patches' tokens, or
         "both", side by side. None: the model's own pooling in timm.
@@ -50,6 +53,7 @@ class BackboneConfig(ComponentConfig):
     name: str = "tf_efficientnet_lite0"
     weights: str = "packaged"
     weights_sha256: str | None = None
+    weights_key: str | None = Field(None, min_length=1)
     pool: Literal["avg", "avg_max"] = "avg_max"
     mode: Literal["finetune", "frozen", "lora", "bias", "last_blocks"] = "finetune"
     freeze_bn: bool = True

@@ -13,17 +13,15 @@ digest of the weights that it lacks.
 
 import hashlib
 import json
+import logging
 import os
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -31,21 +29,21 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
 from trainables.core.network import Network, build_method, build_trial_backbone
-from trainables.data.augment import cut_eval_images
-from trainables.data.decode import (
-    Picture,
-    convert_to_rgb,
-    decode_picture,
-    map_ahead,
-    resize_to_short_side,
+from trainables.core.pictures import (
+    PictureFiles,
+    convert_to_images,
+    list_paths,
+    list_pictures,
+    pack_pixels,
 )
+from trainables.data.augment import cut_eval_images
 from trainables.data.images import Images, Reader
-from trainables.data.sets.folder import SUFFIXES, iterate_images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import open_regular, write_atomically
+from trainables.machine.texts import expand_user_path
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, load_recorded_config
 
@@ -55,10 +53,9 @@ KEY = "ablate"  # the only metadata key, because safetensors writes several in r
 MOST_BYTES = 2**33  # per file; the largest backbones of timm have 2 × 10⁹ parameters
 SPARE_BYTES = 2**30  # class vectors up to this size are accepted for any file
 DAMAGED = "The file is damaged: copy it again, or train the trial again with --force"
-IMAGES_REMEDY = (
-    "Give a uint8 array [N, H, W, 3] or [N, H, W], or a list of images that PIL.Image.open opened. "
-    "For one image in colour give images[None]."
-)
+BATCH = 64  # most pictures of files that are embedded at once
+LOG = logging.getLogger(__name__)
+Apply = Callable[[Tensor], Tensor]  # images [B, 3, S, S] → embeddings or logits
 
 
 class _Metadata(BaseModel):
@@ -115,6 +112,20 @@ def check_base(network: Network, sha256: str | None, file: str) -> None:
         )
 
 
+class EmbeddedFolder(NamedTuple):
+    """Hold the results of a folder's pictures.
+
+    Attributes:
+        paths: of the readable pictures.
+        embeddings: [N, E], a row for each of `paths`.
+        unreadable: path → reason of the pictures that cannot be read.
+    """
+
+    paths: list[Path]
+    embeddings: Tensor
+    unreadable: dict[Path, str]
+
+
 @dataclass(eq=False)
 class Model:
     """A trained network that embeds images."""
@@ -136,48 +147,87 @@ class Model:
 
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W]; a list of PIL images of any
-                sizes; or the path of a folder of pictures, in the order of `list_pictures`.
+                sizes; a list of paths of pictures, or one path; or the path of a folder, whose
+                pictures are embedded in the order of `list_pictures`. Pictures that cannot be read
+                are left out and logged; `embed_folder` also returns the paths of the others.
             batch_size: images that are embedded at once.
 
         Returns:
             Embeddings [N, E] in float32, on the CPU and without gradients.
         """
-        if not isinstance(images, str | os.PathLike):
-            return self._apply_to_images(self.network.embed, images, batch_size)
-
-        # decode a folder's pictures like the trial's, in threads ahead of use; embed them by batch
-        pictures = (Picture(Path(images) / path) for path in list_pictures(Path(images)))
-        pixels = map_ahead(lambda picture: decode_picture(picture, self.short_side), pictures)
-        parts = []
-        while batch := [Image.fromarray(array) for array in islice(pixels, batch_size)]:
-            parts.append(self._apply_to_images(self.network.embed, batch, batch_size))
-        return torch.cat(parts)
+        return self._apply(self.network.embed, images, batch_size)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
         """Compute logits [N, C] of images for C training classes; see `embed` for the arguments."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
-            raise ConfigError(
-                "logits",
-                f"A model of {method} with {loss} has no weight vector per class",
-                "Use `embed`",
-            )
-        return self._apply_to_images(self.network.logits, images, batch_size)
+            fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
+            raise ConfigError("logits", fault)
+        return self._apply(self.network.logits, images, batch_size)
+
+    def embed_folder(
+        self,
+        root: str | Path,
+        paths: Sequence[str | Path] | None = None,
+        batch_size: int = BATCH,
+        argument: str = "images",
+    ) -> EmbeddedFolder:
+        """Embed pictures below a folder, and leave out those that cannot be read.
+
+        Args:
+            root: the folder.
+            paths: of the pictures, relative to the folder; None: all of `list_pictures`.
+            batch_size: most pictures that are embedded at once.
+            argument: the argument or option that errors name.
+        """
+        root = expand_user_path(root, argument)
+        files = list_pictures(root, argument) if paths is None else [Path(path) for path in paths]
+        return self._apply_to_files(self.network.embed, root, files, batch_size, argument)
+
+    def _apply(self, function: Apply, images: Any, batch_size: int) -> Tensor:
+        """Apply `embed` or `logits` of the network to images or to the pictures of files."""
+        root, paths = Path(), list_paths(images)
+        if paths is None:
+            options = self.frame, self.short_side, self._resize, self.config.data.grey_range
+            return self._apply_to_images(function, convert_to_images(images, *options), batch_size)
+        if isinstance(images, str | os.PathLike) and paths[0].is_dir():
+            root, paths = paths[0], list_pictures(paths[0])
+        results = self._apply_to_files(function, root, paths, batch_size, "images")
+        for path, reason in results.unreadable.items():
+            LOG.warning("left out %s: %s", path, reason)
+        if count := len(results.unreadable):
+            LOG.warning("%d of %d pictures could not be read, and are left out", count, len(paths))
+        return results.embeddings
+
+    def _apply_to_files(
+        self, function: Apply, root: Path, paths: Sequence[Path], batch_size: int, argument: str
+    ) -> EmbeddedFolder:
+        """Decode pictures like the trial's, in threads ahead of use, and apply a function."""
+        files = PictureFiles(root, paths, self.short_side, self.config.data.grey_range)
+        results = [
+            self._apply_to_images(function, pack_pixels(batch, self.frame, self._resize))
+            for batch in files.iterate_batches(batch_size)
+        ]
+        files.check(argument)
+        return EmbeddedFolder(files.readable, torch.cat(results), files.unreadable)
+
+    @property
+    def _resize(self) -> int | None:
+        """The short side to which evaluation resizes images, or None."""
+        return self.config.data.eval_side if self.config.data.may_resample else None
 
     # not inference mode, because a caller may train on the results
     @torch.no_grad()
     def _apply_to_images(
-        self, function: Callable[[Tensor], Tensor], images: Any, batch_size: int
+        self, function: Apply, images: Images, batch_size: int | None = None
     ) -> Tensor:
         """Apply `embed` or `logits` of the network to images, batch by batch."""
-        data, backbone = self.config.data, self.backbone
-        resize = data.eval_side if data.may_resample else None
-        pictures = convert_to_images(images, self.frame, self.short_side, resize)
+        backbone = self.backbone
         options: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
-        options |= {"size": data.image_size, "device": self.device}
+        options |= {"size": self.config.data.image_size, "device": self.device}
         parts = []
-        reader = Reader(pictures, self.device)
-        for rows in torch.split(torch.arange(len(pictures)), batch_size):
+        reader = Reader(images, self.device)
+        for rows in torch.split(torch.arange(len(images)), batch_size or len(images)):
             inputs = cut_eval_images(*reader.load_rows(rows), **options)
             if self.network.backbone is None:  # the network takes the backbone's features
                 inputs = backbone(inputs)
@@ -231,7 +281,8 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
         needed = count_parameters(config.backbone, config.data.image_size)
         name = config.backbone.name
         require(numbers >= needed, f"The file has {numbers:,} of {needed:,} parameters of {name}")
-        no_weights = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
+        no_file = dict.fromkeys(("weights_sha256", "weights_key"))
+        no_weights = config.backbone.model_copy(update={"weights": "none", **no_file})
         backbone = build_trial_backbone(config.model_copy(update={"backbone": no_weights}), seed=0)
     width = backbone.features
     fault = f"The file states {metadata.features} features, but the backbone has {width}"
@@ -256,81 +307,6 @@ def load_model(path: str | Path, device: str = "auto") -> Model:
     network.to(target).eval()
     backbone.to(target).eval()
     return Model(network, backbone, config, classes, metadata.frame, target)
-
-
-def list_pictures(root: Path, argument: str = "images") -> list[Path]:
-    """List the paths of a folder's pictures at any depth, relative to the folder and sorted.
-
-    Error messages name the `argument` or option that gave the folder.
-    """
-    try:
-        # `iterate_images` follows no link to a folder, so folders linked in `root` are added
-        linked_folders = [path for path in root.iterdir() if path.is_symlink() and path.is_dir()]
-        files = {file for folder in (root, *linked_folders) for file in iterate_images(folder)}
-    except OSError as error:
-        raise ConfigError(
-            argument,
-            f"The folder {root} cannot be read ({error.strerror})",
-            "Give a folder of pictures",
-        ) from error
-    if not files:
-        endings = " ".join(SUFFIXES)
-        raise ConfigError(
-            argument, f"{root} has no picture", f"Give a folder with files that end in {endings}"
-        )
-    return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
-
-
-def convert_to_images(
-    images: Any, frame: float, short_side: int | None, resize: int | None = None
-) -> Images:
-    """Convert uint8 [N, H, W] or [N, H, W, 3], or a list of PIL images, to `Images`.
-
-    Unless `short_side` is None, PIL images are first resized to it, as in a trial on photographs.
-    Evaluation later resizes the short side to `resize` and crops the share `frame` of it.
-    """
-    # convert PIL images, whose sizes may differ
-    if isinstance(images, Image.Image):
-        images = [images]
-    if len(images) == 0:
-        raise ConfigError("images", "There is no image", "Give at least one image")
-    if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        arrays = [_convert_picture(image, n, short_side) for n, image in enumerate(images)]
-        sizes = torch.tensor([array.size for array in arrays])
-        return Images(
-            flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
-            offsets=torch.cumsum(sizes, 0) - sizes,
-            heights=torch.tensor([array.shape[0] for array in arrays]),
-            widths=torch.tensor([array.shape[1] for array in arrays]),
-            channels=3,
-            frame=frame,
-            resize=resize,
-        )
-
-    # convert an array of images of one size
-    try:
-        pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
-    except (TypeError, ValueError):
-        raise ConfigError("images", f"Images cannot be {type(images)}", IMAGES_REMEDY) from None
-    is_grey, is_coloured = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] == 3
-    is_one_coloured = is_grey and pixels.shape[-1] in (3, 4)  # [H, W, 3 or 4], not [N, H, W]
-    if pixels.dtype == torch.uint8 and (is_grey or is_coloured) and not is_one_coloured:
-        return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
-    raise ConfigError(
-        "images", f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}", IMAGES_REMEDY
-    )
-
-
-def _convert_picture(
-    image: Image.Image, number: int, short_side: int | None
-) -> np.ndarray[Any, Any]:
-    """Convert an opened picture to upright 8-bit RGB; refuse EPS, which starts Ghostscript."""
-    if image.format == "EPS":
-        raise ConfigError(
-            f"images[{number}]", "An EPS drawing has no pixels", "Convert it to PNG or JPEG first"
-        )
-    upright = convert_to_rgb(ImageOps.exif_transpose(image))
-    return np.array(upright if short_side is None else resize_to_short_side(upright, short_side))
 
 
 def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:

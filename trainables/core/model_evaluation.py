@@ -16,6 +16,7 @@ from trainables.core.export import Model
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method
 from trainables.data.dataset import Dataset, fingerprint, load_dataset, resolve_data_config
+from trainables.data.greys import Range
 from trainables.data.splits import Splits, Subset, select_for_evaluation, split_dataset
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE
@@ -38,17 +39,26 @@ def build_backbone_model(config: BackboneConfig, image_size: int, device: str) -
 
 
 def build_data_config(
-    trained: DataConfig, name: str, root: str | None, allow_partial: bool | None
+    trained: DataConfig,
+    name: str,
+    root: str | None,
+    allow_partial: bool | None,
+    grey_range: Range | None = None,
 ) -> DataConfig:
-    """Return the section `data` for a data set, with the preprocessing of the section `trained`."""
+    """Return the section `data` for a data set, with the preprocessing of the section `trained`.
+
+    `grey_range` is that of photographs if `trained` has none.
+    """
     if name == trained.name:
         values = trained.model_dump()
         recorded = trained.root
         root = root or (recorded if recorded and Path(recorded).exists() else None)
     else:
         names = ["image_size", "eval_resize"]
-        names += [] if name in EMBEDDED else ["stored_side", "store"]
+        names += [] if name in EMBEDDED else ["stored_side", "grey_range", "store"]
         values = {key: getattr(trained, key) for key in names}
+    if grey_range is not None and name not in EMBEDDED:
+        values["grey_range"] = grey_range
     return resolve_data_config(
         values | {"name": name, "root": root, "allow_partial": allow_partial}
     )

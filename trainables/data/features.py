@@ -69,6 +69,8 @@ def build_features_key(config: "Trial", cache: Path, device: torch.device | str 
     if config.data.may_resample:  # only then, so that features of older versions keep their names
         parts["evaluation"] = [config.data.eval_side, config.data.stored_short_side or "original"]
         parts["resizing"] = resizing.REVISION
+    if config.data.grey_range is not None:
+        parts["grey_range"] = config.data.grey_range
     for name in ("mean", "std", "channels", "pixel_max", "tokens"):
         if (value := getattr(config.backbone, name)) is not None:
             parts[name] = value

@@ -12,11 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from ablate.cli import pictures
 from ablate.cli.main import main
 from tests.ablate.command import ablate
 from tests.trainables.core import exported
 from trainables import load
+from trainables.core import pictures
 
 Captured = pytest.CaptureFixture[str]
 
@@ -44,10 +44,9 @@ def embed(model: Path, folder: Path, to: Path, *more: str) -> int:
 
 
 def test_a_folder_is_embedded_as_the_model_does(
-    model: Path, birds: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    model: Path, birds: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     """In batches, whatever their size, what `model.embed` gives of the opened files."""
-    monkeypatch.setattr(pictures, "BATCH", 5)
     assert embed(model, birds, tmp_path / "a.npz") == 0
     assert "embeddings of 12 pictures" in capsys.readouterr().out
     with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
@@ -59,7 +58,9 @@ def test_a_folder_is_embedded_as_the_model_does(
     files = sorted(birds.rglob("*.png"), key=lambda path: path.parts)
     assert paths == [path.relative_to(birds).as_posix() for path in files]
     opened = [Image.open(path) for path in files]
-    wanted = load(model, "cpu").embed(opened).numpy()
+    loaded = load(model, "cpu")
+    wanted = loaded.embed(opened).numpy()
+    assert np.allclose(loaded.embed_folder(birds, batch_size=5).embeddings, wanted, atol=1e-5)
     assert found.dtype == np.float32 and np.allclose(found, wanted, atol=1e-5)
     assert about["compared_by"] == "cosine" and about["image_size"] == 32
     assert embed(model.parent, birds, tmp_path / "b.npz") == 0
@@ -68,14 +69,13 @@ def test_a_folder_is_embedded_as_the_model_does(
 def test_large_pictures_are_embedded_in_small_batches(
     model: Path, birds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "MOST_BYTES", 1)
+    monkeypatch.setattr(pictures, "BATCH_BYTES", 1)
     loaded, sizes = load(model, "cpu"), list[int]()
-    embedded = loaded.embed
+    embedded = loaded.network.embed
     monkeypatch.setattr(
-        loaded, "embed", lambda batch, n: sizes.append(len(batch)) or embedded(batch, n)
+        loaded.network, "embed", lambda batch: sizes.append(len(batch)) or embedded(batch)
     )
-    paths = [path.relative_to(birds) for path in sorted(birds.rglob("*.png"))]
-    assert len(pictures.embed_folder(loaded, birds, paths).embeddings) == sum(sizes) == 12
+    assert len(loaded.embed_folder(birds).embeddings) == sum(sizes) == 12
     assert sizes == [1] * 12
 
 

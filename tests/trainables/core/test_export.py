@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from safetensors.torch import save
 import trainables
 from tests.trainables.core import exported
 from trainables.backbones import backbone
-from trainables.core import export
+from trainables.core import export, pictures
 from trainables.data.decode import Picture, decode_picture
 from trainables.errors import ConfigError
 
@@ -74,12 +75,120 @@ def test_a_folder_of_pictures_is_embedded(valid: Path, tmp_path: Path) -> None:
     model = trainables.load(valid, "cpu")
     expected = model.embed([Image.fromarray(pixels) for pixels in PICTURES[::-1]])
     assert torch.allclose(model.embed(str(tmp_path), batch_size=2), expected, atol=1e-5)
-    (tmp_path / "class 1" / "b.png").write_bytes(b"none")
-    with pytest.raises(ConfigError, match=r"class 1/b\.png"):
-        model.embed(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no picture"):
         model.embed(tmp_path / "empty")
+
+
+@pytest.fixture(scope="module")
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of three pictures."""
+    root = tmp_path_factory.mktemp("birds")
+    for number, pixels in enumerate(PICTURES):
+        Image.fromarray(pixels).save(root / f"{number}.png")
+    return root
+
+
+def test_paths_of_pictures_are_embedded(valid: Path, birds: Path, tmp_path: Path) -> None:
+    """In their order, as strings, paths or arrays of them, and one path alone."""
+    model = trainables.load(valid, "cpu")
+    expected = model.embed([Image.fromarray(pixels) for pixels in PICTURES])
+    paths = [birds / "2.png", birds / "0.png", birds / "2.png"]
+    for images in (paths, [str(paths[0]), *paths[1:]], tuple(paths), np.array([*map(str, paths)])):
+        assert torch.allclose(model.embed(images, batch_size=2), expected[[2, 0, 2]], atol=1e-5)
+    for image in (paths[0], str(paths[0]), [paths[0]]):
+        assert torch.allclose(model.embed(image), expected[2:], atol=1e-5)
+    folder = model.embed_folder(birds)
+    assert [*map(str, folder.paths)] == ["0.png", "1.png", "2.png"] and not folder.unreadable
+    assert torch.allclose(folder.embeddings, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["folder", "paths"])
+def test_unreadable_pictures_are_left_out_and_counted(
+    kind: str, valid: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, pixels in enumerate(PICTURES):
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "1.png").write_bytes((tmp_path / "1.png").read_bytes()[:90])
+    paths = [tmp_path / f"{number}.png" for number in range(3)]
+    if kind == "paths":
+        paths.append(tmp_path / "absent.png")
+    model = trainables.load(valid, "cpu")
+    expected = model.embed([Image.fromarray(PICTURES[number]) for number in (0, 2)])
+    images: Any = paths if kind == "paths" else tmp_path
+    assert torch.allclose(model.embed(images), expected, atol=1e-5)
+    assert "1.png: the image cannot be read" in caplog.text
+    assert f"{len(paths) - 2} of {len(paths)} pictures could not be read" in caplog.text
+    folder = model.embed_folder(tmp_path)
+    assert [*map(str, folder.paths)] == ["0.png", "2.png"] and len(folder.embeddings) == 2
+    assert [*map(str, folder.unreadable)] == ["1.png"]
+    with pytest.raises(ConfigError, match=r"1\.png: the image cannot be read") as caught:
+        model.embed(tmp_path / "1.png")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("images", "words"),
+    [
+        ([], "There is no image"),
+        ((), "There is no image"),
+        (np.zeros((0, 40, 40, 3), np.uint8), "There is no image"),
+        ("", "is not a path"),
+        ("nowhere", "nowhere: the image cannot be read"),
+        (["nowhere/a.png", "b.png"], "none of 2 pictures can be read"),
+        (
+            ["a.png", Image.new("RGB", (9, 9))],
+            "1 of the 2 images are paths, and the others are not",
+        ),
+        ([3], "uint8"),
+        (PICTURES[0], r"\(40, 40, 3\).*images\[None\]"),
+        (PICTURES[0].transpose(2, 0, 1), r"\(3, 40, 40\).*transpose\(1, 2, 0\)"),
+        (torch.from_numpy(PICTURES[0]).permute(2, 0, 1), r"\(3, 40, 40\)"),
+        (PICTURES.transpose(0, 3, 1, 2), r"\(3, 3, 40, 40\)"),
+        (np.zeros((40, 40, 4), np.uint8), r"\(40, 40, 4\)"),
+        (PICTURES.astype(np.float32), "float32"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_embedded_is_one_sentence(valid: Path, images: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        trainables.load(valid, "cpu").embed(images)
+    assert "\n" not in str(caught.value)
+
+
+def test_grey_arrays_have_one_channel_or_none(valid: Path) -> None:
+    model = trainables.load(valid, "cpu")
+    greys = np.concatenate([PICTURES[..., 0]] * 2)
+    expected = model.embed(greys)
+    assert torch.allclose(model.embed(greys[..., None]), expected, atol=1e-5)
+    assert torch.allclose(model.embed(greys[:3, ..., None]), expected[:3], atol=1e-5)
+
+
+def test_a_picture_that_pillow_opened_and_cannot_load(valid: Path, birds: Path) -> None:
+    content = (birds / "0.png").read_bytes()
+    with Image.open(io.BytesIO(content[: len(content) // 2])) as opened:
+        images = [Image.fromarray(PICTURES[0]), opened]
+        with pytest.raises(ConfigError, match=r"images\[1\]: the image cannot be read"):
+            trainables.load(valid, "cpu").embed(images)
+
+
+@pytest.mark.parametrize("kind", ["folder", "paths", "opened"])
+def test_deep_greys_are_read_as_in_the_trial(kind: str, valid: Path, tmp_path: Path) -> None:
+    """A model that learned from 12 bits brings their range; others refuse such pictures."""
+    data = {"name": "folder", "root": "/elsewhere", "image_size": 32, "grey_range": [0, 4095]}
+    model = trainables.load(exported.write(tmp_path / "best.safetensors", data=data), "cpu")
+    root = tmp_path / "greys"
+    root.mkdir()
+    shades = PICTURES[..., 0]
+    for number, pixels in enumerate(shades):
+        deep = np.rint(pixels * (4095 / 255)).astype(np.uint16)
+        Image.fromarray(deep).save(root / f"{number}.png")
+    paths = sorted(root.iterdir())
+    images: Any = {"folder": root, "paths": paths, "opened": [*map(Image.open, paths)]}[kind]
+    expected = model.embed([Image.fromarray(pixels) for pixels in shades])
+    assert torch.allclose(model.embed(images), expected, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"3 of 3 .* 0 to 4095, .*grey_range: \[0, 4095\]"):
+        trainables.load(valid, "cpu").embed(images)
 
 
 @pytest.mark.parametrize("size", [(20, 30), (400, 90), (73, 73)])
@@ -93,7 +202,7 @@ def test_pictures_are_decoded_as_those_of_a_data_folder(
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
     expected = decode_picture(Picture(tmp_path / "a.png"), 73)
     with Image.open(tmp_path / "a.png") as opened:
-        images = export.convert_to_images(opened, 64 / 73, 73)
+        images = pictures.convert_to_images(opened, 64 / 73, 73)
     shape = int(images.heights[0]), int(images.widths[0]), 3
     assert np.array_equal(images.flat.numpy().reshape(shape), expected)
 
@@ -105,7 +214,7 @@ def test_eps_drawings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Image.open(tmp_path / "a.eps") as drawing,
         pytest.raises(ConfigError, match=r"^images\[0\]: An EPS drawing"),
     ):
-        export.convert_to_images(drawing, 1.0, None)
+        pictures.convert_to_images(drawing, 1.0, None)
 
 
 # ------------------------------------------------------------------------------- damaged, hostile

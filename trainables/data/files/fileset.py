@@ -12,13 +12,17 @@ An image that is listed and absent, or counts that are not the makers', is an er
 trial starts; `data.allow_partial` goes on, and says so. The fingerprint is of classes, parts,
 roles, boxes, names and contents of the images, and of nothing else: a data set can be moved, and a
 partial one has another.
+
+A plan decodes the images of a small data set once, so that it names all damaged ones. Those of a
+large one are decoded by the run before its first trial, and by `ablate data check`.
 """
 
 import hashlib
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,19 +30,30 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
+from trainables.data.files.faults import Survey, examine_images, name_survey, read_notes
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
+from trainables.data.greys import Range
 
 LOG = logging.getLogger(__name__)
+MOST_BYTES = 2**28  # of the image files that a plan decodes, in about five seconds on two cores
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The images that a data set's file `where` lists. base: folder of their paths."""
+    """The images that a data set's file `where` lists.
+
+    Attributes:
+        base: folder of their paths.
+        empty: class folders without an image.
+        notes: sentences on what was passed over.
+    """
 
     base: Path
     where: Path
     rows: Iterable[Row]
+    empty: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -49,11 +64,13 @@ class Reading:
         index: the images that exist.
         rows: the data set of these images, without pixels.
         problems: a line for each difference from what its makers say.
+        empty: class folders without an image.
     """
 
     index: Index
     rows: Dataset
     problems: tuple[str, ...]
+    empty: tuple[str, ...] = ()
 
 
 class FileSet(DataSource):
@@ -91,15 +108,23 @@ class FileSet(DataSource):
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
         index = Index(listing.base, present)
-        dataset = index.to_plan_dataset()
+        dataset = replace(index.to_plan_dataset(), notes=tuple(listing.notes))
         if cls.ABOUT is not None:
             problems += cls.ABOUT.list_differences(count_parts(dataset))
-        return Reading(index, dataset, tuple(problems))
+        return Reading(index, dataset, tuple(problems), tuple(listing.empty))
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return the listed images that exist; refuse a partial set unless data.allow_partial."""
+        """Return the listed images that exist; refuse a partial set unless data.allow_partial.
+
+        The error for class folders without images names all other faults, too, if images are few.
+        """
         reading = cls.read_listing(config)
+        if reading.empty:
+            survey = Survey(reading.index, config.grey_range)
+            if not cls.is_large(reading.index):
+                survey = cls.examine_images(reading.index, config.grey_range)
+            survey.check(reading.empty)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
         return reading
@@ -131,6 +156,40 @@ class FileSet(DataSource):
         return cls.check_listing(config).rows
 
     @classmethod
+    def check_images(cls, config: DataConfig, cache: Path, fingerprint: str) -> str:
+        """Refuse images that cannot be decoded, unless their files are too large for a plan.
+
+        Greys that fill a small part of their type are refused, too. The result is kept in the
+        cache, beside decoded images, which are known to be readable.
+        """
+        index = cls.check_listing(config).index
+        folder = Path(cache) / config.name / fingerprint[:16]
+        survey = name_survey(folder, config.grey_range)
+        if not survey.is_dir():
+            if cls.is_large(index):
+                stores = folder.parent.glob(f"{folder.name}-*")
+                if any(store.is_dir() and not store.suffix for store in stores):  # not .tmp-…
+                    return ""
+                return (
+                    f"{index.base}: the plan did not decode the {len(index.rows):,} images, whose "
+                    f"files are larger than {MOST_BYTES >> 20} MiB. The run does so before its "
+                    "first trial; `ablate data check` does so now, and names all damaged images."
+                )
+            cls.examine_images(index, config.grey_range).save(folder)
+        return " ".join(f"warning: {note}" for note in read_notes(survey))
+
+    @classmethod
+    def is_large(cls, index: Index) -> bool:
+        """Return whether the files of the images are too large to be decoded by a plan."""
+        sizes = ((index.base / row.path).stat().st_size for row in index.rows)
+        return any(total > MOST_BYTES for total in accumulate(sizes))
+
+    @classmethod
+    def examine_images(cls, index: Index, grey_range: Range | None) -> Survey:
+        """Decode all images, and return what they show."""
+        return examine_images(index, cls.iterate_pictures(index), grey_range)
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return the images that exist, from the cache, where the first call stores them."""
         reading = cls.check_listing(config)
@@ -141,6 +200,11 @@ class FileSet(DataSource):
         digest = cls.compute_digest(config.name, index, cache)
         folder = Path(cache) / config.name / digest[:16]
         images = load_stored(folder, index, cls.iterate_pictures(index), config)
+        survey = name_survey(folder, config.grey_range)
+        if not survey.is_dir() and cls.ABOUT is None:  # stored by a version without surveys
+            cls.examine_images(index, config.grey_range).save(folder)
+        for note in read_notes(survey) if survey.is_dir() else ():
+            LOG.warning("%s: %s", index.base, note)
         return replace(reading.rows, images=images, fingerprint=digest)
 
     @classmethod

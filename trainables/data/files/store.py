@@ -3,7 +3,8 @@
 Pixels are decoded once into one memory-mapped array, with the short side
 `DataConfig.stored_short_side`. Encoded images are the bytes of their files in one memory-mapped
 file, decoded on demand by the same function, so a trial's numbers are equal to the bit. The first
-pass decodes each of them too, so that a damaged image ends a run before it begins.
+pass decodes each of them too, so that damaged images end a run before it begins. The pass goes on
+after a damaged image, so that one error names all of them.
 
 `data.store: auto` takes what exists. Otherwise it takes pixels if they need at most half of the
 cache's free disk and fit into the machine's memory.
@@ -25,8 +26,11 @@ from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
 from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
+from trainables.data.files.faults import Survey, Traits, decode_with_traits, name_range
 from trainables.data.files.lists import name_unreadable_file
+from trainables.data.greys import Range
 from trainables.data.images import Images, map_array
+from trainables.errors import ConfigError
 from trainables.machine.progress import Progress
 
 LOG = logging.getLogger(__name__)
@@ -45,12 +49,14 @@ class EncodedImages(Images):
         offsets, lengths: [N].
         heights, widths: [N], as decoded.
         short: short side after decoding; None for the original size.
+        grey_range: `data.grey_range`.
         names: of the files, for messages.
         boxes: the part of each image to keep.
     """
 
     lengths: Tensor
     short: int | None
+    grey_range: Range | None
     names: tuple[str, ...]
     boxes: tuple[Box | None, ...]
     at_once = 1  # a decoded image takes long enough to be a task of its own
@@ -61,7 +67,7 @@ class EncodedImages(Images):
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         picture = Picture(Path(self.names[row]), content, self.boxes[row])
-        return torch.from_numpy(np.array(decode_picture(picture, self.short)))
+        return torch.from_numpy(np.array(decode_picture(picture, self.short, self.grey_range)))
 
 
 def load_stored(
@@ -74,34 +80,45 @@ def load_stored(
         pictures: files to store, in the order of the rows of `index`.
     """
     kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
-    is_encoded = kind == "encoded"
+    is_encoded, grey_range = kind == "encoded", config.grey_range
 
-    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int]:
-        """Return the bytes to store for a picture, and its decoded height and width."""
-        if is_encoded:
-            with name_unreadable_file(picture.path):
-                content = picture.path.read_bytes()
-            decoded = decode_picture(picture._replace(content=content), None)  # refuses damage
-            return content, *decoded.shape[:2]
-        pixels = np.ascontiguousarray(decode_picture(picture, short))
-        return pixels.data, *pixels.shape[:2]
+    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int, Traits] | ConfigError:
+        """Return a picture's bytes to store, its height, width and traits; or why it has none."""
+        try:
+            if is_encoded:
+                with name_unreadable_file(picture.path):
+                    content = picture.path.read_bytes()
+                whole = picture._replace(content=content)
+                decoded, traits = decode_with_traits(whole, None, grey_range)
+                return content, *decoded.shape[:2], traits
+            decoded, traits = decode_with_traits(picture, short, grey_range)
+        except ConfigError as error:
+            return error
+        return np.ascontiguousarray(decoded).data, *decoded.shape[:2], traits
 
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
+        survey = Survey(index, grey_range)
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
-            for content, height, width in map_ahead(read_picture, pictures):
-                rows.append((out.write(content), height, width))
-                progress.update(len(rows))
+            results = map_ahead(read_picture, pictures)
+            for row, result in zip(index.rows, results, strict=True):
+                survey.add(row.path, result if isinstance(result, ConfigError) else result[-1])
+                # after a damaged image the pass only looks for further damage
+                if not survey.unreadable and not isinstance(result, ConfigError):
+                    content, height, width, _ = result
+                    rows.append((out.write(content), height, width))
+                progress.update(len(rows) + len(survey.unreadable))
+        survey.save(folder)
         lengths, heights, widths = np.array(rows, np.int64).T
         starts = np.cumsum(lengths) - lengths
         columns = [starts, *([lengths] if is_encoded else []), heights, widths]
         np.save(fresh / "table.npy", np.stack(columns, 1), allow_pickle=False)
 
-    folder = get_or_build(_name_store(folder, kind, short), build_store)
-    table = np.load(folder / "table.npy", allow_pickle=False)
+    store = get_or_build(_name_store(folder, kind, config), build_store)
+    table = np.load(store / "table.npy", allow_pickle=False)
     if is_encoded and short is not None:  # the table has the sizes before resizing
         sizes = [compute_short_size((w, h), short) for h, w in table[:, 2:4].tolist()]
         table[:, 2:4] = np.array(sizes, np.int64)[:, ::-1]  # from (width, height)
@@ -109,12 +126,19 @@ def load_stored(
     columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if is_encoded else 3]]
     frame = config.image_size / config.eval_side
     offsets, *lengths, heights, widths = columns  # `lengths` is empty for pixels
-    images = Images(map_array(folder / f"{kind}.bin"), offsets, heights, widths, 3, frame)
+    images = Images(map_array(store / f"{kind}.bin"), offsets, heights, widths, 3, frame)
     if not is_encoded:
         return images
     names = tuple(str(index.base / row.path) for row in index.rows)
     boxes = tuple(row.box for row in index.rows)
-    return EncodedImages(**vars(images), lengths=lengths[0], short=short, names=names, boxes=boxes)
+    return EncodedImages(
+        **vars(images),
+        lengths=lengths[0],
+        short=short,
+        grey_range=grey_range,
+        names=names,
+        boxes=boxes,
+    )
 
 
 def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
@@ -123,7 +147,7 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
         return config.store
     kinds: tuple[Kind, Kind] = ("pixels", "encoded")
     for kind in kinds:
-        if _name_store(folder, kind, config.stored_short_side).is_dir():
+        if _name_store(folder, kind, config).is_dir():
             return kind
     total = images * 3 * ASPECT * (config.stored_short_side or ORIGINAL_SIDE) ** 2  # bytes
     cache = next(parent for parent in folder.absolute().parents if parent.is_dir())
@@ -135,6 +159,9 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     return "encoded"
 
 
-def _name_store(folder: Path, kind: Kind, short: int | None) -> Path:
-    suffix = "encoded" if kind == "encoded" else short or "original"
-    return folder.with_name(f"{folder.name}-{suffix}")
+def _name_store(folder: Path, kind: Kind, config: DataConfig) -> Path:
+    """Return the folder of the images' store; encoded images are those of the files."""
+    if kind == "encoded":
+        return folder.with_name(f"{folder.name}-encoded")
+    side = config.stored_short_side or "original"
+    return folder.with_name(f"{folder.name}-{side}{name_range(config.grey_range)}")
