@@ -24,6 +24,7 @@ from trainables.data.files.data_set_markers import join_names, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
 
+GIVE_FILE = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
 VALUES = {
     "path": "relative to the table's folder",
     "label": "the class",
