@@ -116,6 +116,7 @@ def check_data_set(args: argparse.Namespace) -> int:
     config, cache = resolve_data_config(values), locate_default_cache()
     start = time.monotonic()
     unreadable: dict[str, ConfigError] = {}
+    warnings, greys = list[str](), list[ConfigError]()
     problems: Sequence[str] = ()
     with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
