@@ -251,6 +251,16 @@ def test_packages_import_only_what_they_may() -> None:
     assert not violations, "\n".join(violations)
 
 
+def test_ray_is_used_by_its_public_modules() -> None:
+    private = [
+        f"{module}:{each.line} imports {each.module}"
+        for module in sources()
+        for each in imports(module)
+        if each.module.partition(".")[0] == "ray" and "._" in each.module
+    ]
+    assert not private, private
+
+
 def test_trackers_are_imported_by_their_own_module_and_late() -> None:
     """Reports read MLflow alone, and a run without `--tracker` waits for neither package."""
     packages = {

@@ -3,8 +3,9 @@
 A sweep has a parent run, and each of its trials a child run. The ledger's table `mlflow_runs` says
 what was logged. `MlflowTracker.sync` may fail at any point while the store is away, and may then be
 called again: it finds a run that was made and not recorded by its tags, and what is logged a second
-time changes nothing. Several processes may write one sweep: each takes the sweep's file lock for
-every step, and finds in the ledger what the others wrote.
+time changes nothing. A new ledger in the place of a lost one finds the lost one's runs by their
+tags. Several processes may write one sweep: each takes the sweep's file lock for every step, and
+finds in the ledger what the others wrote.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +27,14 @@ from ablate.values.paths import find_varied_paths
 from reports.frame import list_objectives
 from reports.store import search_runs
 from reports.uri import has_secret, redact_text, redact_uri
+from trainables.machine.processes import host_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 PARENT = ""  # in place of a trial's id
+TRIAL, LEDGER = "ablate.trial_id", "ablate.ledger"  # tags
 DRIVER = "ablate.driver"
 FOLDER = "ablate.folder"
 SUPERSEDED = "ablate.superseded_by"
@@ -206,26 +210,26 @@ class MlflowTracker(Tracker):
         runs of a trial are ended. With `only_running` only RUNNING runs are searched: a run that
         the ledger does not record is never ended, so that all second runs are found.
         """
-        condition = (
-            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and tags.`ablate.ledger` = "
-            f"'{payload.build_ledger_tag(self.sweep)}'"
-        )
+        condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}'"
         if only_running:
             condition += " and attributes.status = 'RUNNING'"
         runs = search_runs(self.client, [self._experiment_id], condition)  # the oldest first
+        own_tag = payload.build_ledger_tag(self.sweep)
+        own = [run for run in runs if run.data.tags.get(LEDGER) == own_tag]
+        former = [] if only_running else self._select_former_runs(runs)
         run_ids = {
             row["trial_id"]: row["run_id"]
             for row in self.ledger.list_mlflow_runs(self.store, self.sweep_id)
         }
         # forget the runs that the store has lost
-        present = {run.info.run_id for run in runs}
+        present = {run.info.run_id for run in [*own, *former]}
         if not only_running:
             for trial_id in [key for key, run_id in run_ids.items() if run_id not in present]:
                 self.ledger.delete_mlflow_run(self.store, self.sweep_id, trial_id)
                 del run_ids[trial_id]
         # record unrecorded runs, and end second runs of a trial
-        for run in runs:
-            trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
+        for run in own:
+            trial_id, run_id = run.data.tags.get(TRIAL, PARENT), run.info.run_id
             if trial_id not in run_ids:
                 if SUPERSEDED not in run.data.tags:  # it was not ended as a second run
                     run_ids[trial_id] = run_id
@@ -233,6 +237,46 @@ class MlflowTracker(Tracker):
             elif run_ids[trial_id] != run_id and run.info.status == "RUNNING":
                 self.client.set_tag(run_id, SUPERSEDED, run_ids[trial_id])
                 self.client.set_terminated(run_id, "KILLED")
+        # take over the sweep's run of a former ledger, and replace its trials' as they begin again
+        for run in former:
+            trial_id, run_id = run.data.tags.get(TRIAL, PARENT), run.info.run_id
+            if run_ids.setdefault(trial_id, run_id) != run_id:
+                if trial_id != PARENT:
+                    self.client.delete_run(run_id)
+            elif trial_id == PARENT:
+                tags = payload.build_parent_tags(self.sweep, self.driver)
+                log_batches(self.client, run_id, [], {}, tags)
+                self._record_progress({"trial_id": PARENT, "run_id": run_id, "logged_final": 1})
+            else:
+                row = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": DISCARDED}
+                self._record_progress(row)
+
+    def _select_former_runs(self, runs: Sequence["Run"]) -> list["Run"]:
+        """Return those of a sweep's runs that a former ledger of this folder has left in the store.
+
+        The former ledger was deleted or replaced, since another one is in its place. A ledger of
+        another folder may be in use, and writes runs of its own.
+        """
+        own_tag, folder = payload.build_ledger_tag(self.sweep), self.ledger.path.parent.resolve()
+        file = find_sqlite_file(self.tracking_uri)
+        is_beside = file is not None and file.resolve().parent == folder
+        parents = set[str]()
+        for run in runs:
+            tags = run.data.tags
+            if tags.get(LEDGER) == own_tag:
+                parents.add(run.info.run_id)
+            elif TRIAL not in tags and tags.get(FOLDER) == str(folder):
+                driver = Owner.parse(tags[DRIVER])
+                is_here = is_beside or driver.host == host_name()
+                is_busy = str(driver) != self.driver and driver.is_alive(0.0)
+                if is_here and not is_busy:
+                    parents.add(run.info.run_id)
+        return [
+            run
+            for run in runs
+            if run.data.tags.get(LEDGER) != own_tag
+            and not parents.isdisjoint((run.info.run_id, run.data.tags.get("mlflow.parentRunId")))
+        ]
 
     def _write_or_refuse_trial(self, trial_id: str) -> None:
         """Update a trial's run, or note in `refused` why the store does not accept this run."""

@@ -48,6 +48,17 @@ SPEC: dict[str, Any] = {
     },
 }
 
+TINY: dict[str, Any] = {  # two trials on embedded images, with untrained weights
+    "name": "tiny",
+    "seeds": 1,
+    "trial": {
+        "data": {"name": "digits", "image_size": 32},
+        "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+        "training": {"epochs": 1, "batch_size": 48, "per_class": 16},
+    },
+    "studies": {"rates": {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}},
+}
+
 
 def spec(**changes: Any) -> dict[str, Any]:
     """SPEC with dotted changes; a change to None removes (`studies__tune__trials=3`)."""

@@ -10,17 +10,7 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.engine.ray import supervisor
-
-SPEC = {
-    "name": "tiny",
-    "seeds": 1,
-    "trial": {
-        "data": {"name": "digits", "image_size": 32},
-        "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
-        "training": {"epochs": 1, "batch_size": 48, "per_class": 16},
-    },
-    "studies": {"rates": {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}},
-}
+from tests.ablate.specs import TINY
 
 
 @pytest.fixture
@@ -33,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("WHY", "OSError: no port is free")
     command = (sys.executable, "-P", "-m", "tests.ablate.without_ray")
     monkeypatch.setattr(supervisor, "COMMAND", command)
-    (tmp_path / "spec.yaml").write_text(json.dumps(SPEC), encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(json.dumps(TINY), encoding="utf-8")
     return tmp_path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -273,6 +274,64 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
         open_store(uri).delete_run(children(sweep)[trials[0]].info.run_id)
     assert replay(sweep.ledger_path, MlflowTracker(uri), sweep.sweep_id)[1] == {}
     assert_complete(sweep, trials, uri)
+
+
+def lose_ledger(sweep: Any) -> None:
+    for path in sweep.folder.glob("ledger.sqlite*"):
+        path.unlink()
+
+
+def test_a_new_ledger_takes_over_the_runs_of_a_lost_one(sweep: Any) -> None:
+    first, second, third, fourth = finish_some(sweep, 4)
+    sweep.track()
+    parent, before = parent_run(sweep), children(sweep)
+    lose_ledger(sweep)
+    sweep.plan(seeds=1)
+    sweep.finish([first], epochs=6)
+    sweep.finish([second], epochs=2, final=False)
+    sweep.track()
+    after = children(sweep)
+    assert parent_run(sweep).info.run_id == parent.info.run_id
+    assert parent_run(sweep).data.tags["ablate.ledger"] != parent.data.tags["ablate.ledger"]
+    # a trial that begins again has a new run; what only the lost ledger had stays
+    assert {trial for trial in before if after[trial].info.run_id != before[trial].info.run_id} == {
+        first,
+        second,
+    }
+    assert after[third].data.metrics == before[third].data.metrics
+    sweep.finish([second], epochs=4)
+    sweep.finish([third, fourth], epochs=3)
+    sweep.track()
+    assert_complete(sweep, [first, second, third, fourth])
+    sweep.track()  # changes nothing
+    assert_complete(sweep, [first, second, third, fourth])
+
+
+def test_ledgers_of_two_folders_have_runs_of_their_own(sweep: Any, tmp_path: Path) -> None:
+    """Each may be in use, and would write its points into the other's runs."""
+    trials = finish_some(sweep, 2)
+    sweep.track()
+    other = dataclasses.replace(sweep, folder=tmp_path / "other")
+    other.folder.mkdir()
+    assert finish_some(other, 2) == trials
+    other.track(sweep.uri)
+    for each in (sweep, other):
+        each.track(sweep.uri)
+    found = Counter(run.data.tags.get("ablate.trial_id", "") for run in runs(sweep))
+    assert found == dict.fromkeys(["", *trials], 2)
+
+
+def test_runs_that_a_live_driver_writes_are_left_to_it(sweep: Any) -> None:
+    (trial,) = finish_some(sweep, 1)
+    sweep.track()
+    parent = psutil.Process(os.getppid())
+    alive = Owner(Owner.from_this_process().host, parent.pid, parent.create_time())
+    open_store(sweep.uri).set_tag(parent_run(sweep).info.run_id, "ablate.driver", str(alive))
+    before = {run.info.run_id for run in runs(sweep)}
+    lose_ledger(sweep)
+    assert finish_some(sweep, 1) == [trial]
+    sweep.track()
+    assert before < {run.info.run_id for run in runs(sweep)}
 
 
 @pytest.mark.slow
