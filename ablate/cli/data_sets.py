@@ -117,6 +117,7 @@ def check_data_set(args: argparse.Namespace) -> int:
     start = time.monotonic()
     unreadable: dict[str, ConfigError] = {}
     warnings, greys = list[str](), list[ConfigError]()
+    problems: Sequence[str] = ()
     with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
         if issubclass(source, FileSet):
@@ -159,8 +160,9 @@ def _describe_splits(dataset: Dataset) -> str:
     """Return a line with the sizes of the splits that a trial has by the default `data.split`."""
     try:
         splits = split_dataset(dataset, SplitConfig(), fingerprint="")
+        splits.require_splits(("test",))
     except ConfigError as error:
-        return f"the data set cannot be split: {error.message}"
+        return f"trials cannot use the data set: {error}"
     counts = []
     for name in ("train", "val", "test"):
         subset = getattr(splits, name)

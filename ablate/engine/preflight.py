@@ -32,6 +32,7 @@ from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
+    fingerprint,
     load_dataset,
     resolve_data_config,
 )
@@ -164,7 +165,7 @@ def check_images(plan: Plan, progression: Progression, cache: Path) -> list[str]
         if data is None or data.images in notes:
             continue
         with locate_errors(plan, progression, use), require_cache(), show_progress():
-            digest = plan.fingerprints[data.images]
+            digest = plan.fingerprints.get(data.images) or fingerprint(data, cache)
             notes[data.images] = DATASETS[data.name].check_images(data, cache, digest)
     return [note for note in notes.values() if note]
 

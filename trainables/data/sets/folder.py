@@ -166,7 +166,7 @@ def _list_images(root: Path, passed_over: Counter[str]) -> tuple[list[Path], lis
     """
     images = {folder.name: [*iterate_images(folder, passed_over)] for folder in _list_folders(root)}
     filled = [name for name, files in images.items() if files]
-    unclear = [name for name in filled if not _lie_together(images[name])]
+    unclear = [name for name in filled if not _has_files_at_top(images[name])]
     if unclear and len(filled) == 1:
         raise ConfigError(
             "data.root",
@@ -192,7 +192,7 @@ def _list_images(root: Path, passed_over: Counter[str]) -> tuple[list[Path], lis
     return files, [name for name, group in images.items() if not group]
 
 
-def _lie_together(files: Sequence[str]) -> bool:
+def _has_files_at_top(files: Sequence[str]) -> bool:
     """Return whether some of the files lie in the deepest folder that holds all of them."""
     folders = {os.path.dirname(file) for file in files}  # noqa: PTH120 - a Path for each is slow
     return not folders or os.path.commonpath(folders) in folders

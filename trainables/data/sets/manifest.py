@@ -14,7 +14,7 @@ is refused: if it were not read, the user's own division would be lost.
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -68,7 +68,8 @@ class Manifest(FileSet):
                 reader = csv.reader(file, strict=True)
                 columns = next(reader, [])
                 _check_columns(root, columns)
-                rows = list(_read_rows(root, columns, reader))
+                lines = ((reader.line_num, fields) for fields in reader)
+                rows = list(_read_rows(root, columns, lines))
         except ConfigError:
             raise
         except (ValueError, csv.Error) as error:
@@ -125,14 +126,17 @@ def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
     return next((column for column in candidates if column and column not in columns), None)
 
 
-def _read_rows(table: Path, columns: Sequence[str], reader: "csv._reader") -> Iterator[Row]:
-    """Yield the images of the lines below the head of a table, checked."""
-    number = 0  # of the row; a field in quotes may have several lines
-    for fields in reader:
-        if not fields:  # an empty line
-            continue
-        number += 1
-        where = f"{table}: line {reader.line_num}, row {number}"
+def _read_rows(
+    table: Path, columns: Sequence[str], lines: Iterable[tuple[int, list[str]]]
+) -> Iterator[Row]:
+    """Yield the images of the lines below the head of a table, checked.
+
+    A line is given by its number in the file, which a field in quotes may make larger than that of
+    the row, and its fields, which an empty line lacks.
+    """
+    filled = ((line, fields) for line, fields in lines if fields)
+    for number, (line, fields) in enumerate(filled, 1):
+        where = f"{table}: line {line}, row {number}"
         if len(fields) != len(columns):
             raise ConfigError(
                 where,
