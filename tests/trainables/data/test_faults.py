@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,13 +98,13 @@ def test_images_that_a_plan_has_decoded_are_known_until_they_change(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[str] = []
-    decode = faults.decode_picture
+    decode = faults.decode_with_values
 
-    def note(picture: faults.Picture, short: int | None) -> object:
+    def note(picture: faults.Picture, *options: Any) -> object:
         decoded.append(picture.path.name)
-        return decode(picture, short)
+        return decode(picture, *options)
 
-    monkeypatch.setattr(faults, "decode_picture", note)
+    monkeypatch.setattr(faults, "decode_with_values", note)
     assert check(root) == check(root) == "" and len(decoded) == 40
     damage(root / "class03" / "2.png", "cut")
     for _ in range(2):  # a fault is not kept
@@ -115,7 +116,7 @@ def test_images_that_a_run_has_decoded_need_no_check(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_dataset(config(root), root.parent / "cache")
-    monkeypatch.setattr(faults, "decode_picture", lambda *_: pytest.fail("was decoded"))
+    monkeypatch.setattr(faults, "decode_with_values", lambda *_: pytest.fail("was decoded"))
     assert check(root) == ""
 
 
