@@ -148,7 +148,7 @@ def test_unreadable_pictures_are_left_out_and_counted(
         (np.zeros((40, 40, 4), np.uint8), r"\(40, 40, 4\)"),
         (PICTURES.astype(np.float32), "float32"),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,  # not its pixels
 )
 def test_what_cannot_be_embedded_is_one_sentence(valid: Path, images: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
