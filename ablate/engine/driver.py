@@ -209,7 +209,7 @@ def _run_ray_tune(
     status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
     # of this process's secrets, Ray and its workers get those that they need
-    needed = RAY if settings.storage is None else (*RAY, *STORAGE)
+    needed: tuple[str, ...] = RAY if settings.storage is None else (*RAY, *STORAGE)
     if not settings.reads_data or has_undecided_weights(plan, dispatch.progression):
         needed += HUB
     # nodes of a cluster must have the same data sets as this machine
