@@ -48,7 +48,7 @@ def raise_as_sentence(error: ImportError) -> NoReturn:
     ) -> None:
         """Print this error's text, and all other errors as before."""
         if value is error:
-            print(value, file=sys.stderr)
+            sys.stderr.write(f"{value}\n")
         else:
             print_others(kind, value, trace)
 

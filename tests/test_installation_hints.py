@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -34,6 +35,7 @@ def iterate_files() -> Iterator[Path]:
         )
 
 
+@cache
 def load_requirements() -> dict[str, str]:
     """Map the name of each library in `pyproject.toml` to its version there."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

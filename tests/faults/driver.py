@@ -20,6 +20,7 @@ import psutil
 from ablate import api
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
+from ablate.engine.ray.supervisor import RayStartError
 from ablate.ledger.schema import LedgerError
 from ablate.storage import ledger_backup
 from tests.faults.sweeps import Sweep
@@ -75,7 +76,7 @@ def main(out: str, more: dict[str, Any]) -> int:
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)
-    except LedgerError as error:  # as `ablate.cli.main.main` has it
+    except (LedgerError, RayStartError) as error:  # as the command `ablate run` has it
         print(error, flush=True)
         return 1
     print(describe_ending(outcome, settings.out), flush=True)

@@ -97,11 +97,15 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
     assert states <= {("done", None), ("interrupted", None)} and len(states) == 2
     assert "RUNNING" not in runs(sweep)
     driver = sweep.start({"track": True})
-    gone = [kill(driver, "gcs_server")]  # while Ray starts
+    gone = [kill(driver, "gcs_server")]  # while Ray starts: it is not started once more
     text, _ = driver.communicate(timeout=300)
-    assert driver.returncode == 0, text
+    assert driver.returncode == 1 and "Ray does not start (" in text, text
+    assert "again. Trials resume" not in text and "trials were trained" not in text
     assert_said_in_our_words(text)
     assert list_session_processes(gone[0]) == []
+    driver = sweep.start({"track": True})
+    text, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, text
     assert_whole(sweep, whole)
     assert set(runs(sweep)) == {"FINISHED"}
 
