@@ -1,20 +1,53 @@
-"""Build the tables of a recipe, with effects and importances."""
+"""Build the tables of a recipe, with effects and importances.
+
+Images of a single class have 100 % whatever the model is. Values of such a split are no result, so
+no table shows them.
+"""
 
 from dataclasses import replace
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
+from reports.tables.comparison import put_primary_first
+from reports.tables.labels import is_share, to_slug
 from reports.tables.matrix import build_matrix
-from reports.tables.model import AnyTable, TableData
+from reports.tables.model import AnyTable, Sheet, TableData
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
-    """Build one table; ReportError names a missing study, baseline or published row."""
+    """Build one table; ReportError names a missing study, baseline or published row.
+
+    Metrics of a split whose shares are all 0 or 100 % are left out. Without the metric that orders
+    or compares the rows, the table has no rows.
+    """
     select = frame.select_study if recipe.kind == "compare" else frame.select_combinations
     cells = select(recipe.study)
+    constant = find_constant_splits(cells)
+    shown = tuple(name for name in recipe.metrics if name.partition("/")[0] not in constant)
+    is_compared = recipe.kind in ("compare", "components")
+    deciding = (put_primary_first(frame, recipe) if is_compared else recipe).metrics[0]
+    note = (
+        f"Not shown: results on {', '.join(sorted(constant))}, where every trial has 0 or 100 %, as"
+        " images of a single class always have. Take more classes, or a harder task."
+    )
+    if deciding not in shown:
+        key, title = to_slug(f"table_{recipe.study}"), recipe.title or recipe.study
+        return Sheet(
+            recipe, key, title, ("cell",), 1, rows=(), columns=(), numbers=(), notes=(note,)
+        )
+    is_complete = shown == recipe.metrics
+    recipe = recipe if is_complete else recipe.model_copy(update={"metrics": shown})
     table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
-    return table
+    return table if is_complete else replace(table, notes=(*table.notes, note))
+
+
+def find_constant_splits(cells: DataFrame) -> set[str]:
+    """Return the splits on which every share of every trial is exactly 0 or 1."""
+    values: dict[str, set[float]] = {}
+    for name in filter(is_share, map(str, cells.columns)):
+        values.setdefault(name.partition("/")[0], set()).update(map(float, cells[name].dropna()))
+    return {split for split, shares in values.items() if shares and shares <= {0.0, 1.0}}
 
 
 def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
