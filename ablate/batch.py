@@ -16,7 +16,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.engine.preflight import check_classes, check_sources, preview_progression
+from ablate.engine.preflight import (
+    SplitLoader,
+    check_classes,
+    check_sources,
+    preview_progression,
+)
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger, is_held
@@ -162,7 +167,7 @@ def _check_studies(plan: Plan, settings: Settings) -> None:
                 )
         check_sources(progression, same_code=settings.same_code)
         if settings.reads_data:
-            check_classes(plan, progression, settings.cache)
+            check_classes(plan, progression, SplitLoader.without_pixels(settings.cache))
 
 
 def import_batch(folder: Path, out: Path, trial_ids: Collection[str] | None = None) -> Counter[str]:

@@ -4,6 +4,7 @@ import argparse
 import os
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from ablate.engine.preflight import describe_single_images
@@ -20,20 +21,20 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.data.files.data_set_markers import (
     Count,
     DataMissing,
     list_data_folders,
     locate_root,
 )
+from trainables.data.files.faults import build_fault_error
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
 
-SIDE = 96  # short side to which images are decoded, in pixels
+MOST_LINES = 50  # on bad images
 
 
 def describe_data_sets() -> list[str]:
@@ -93,10 +94,13 @@ def _read_listing(
 
 
 def check_data_set(args: argparse.Namespace) -> int:
-    """Read and hash every image of a data set again, and print its size and faults.
+    """Read and hash every image of a data set again, and print its size and all faults.
 
     Returns:
         1 if an image is bad, or images are missing without `--allow-partial`; else 0.
+
+    Raises:
+        ConfigError: after printing, if class folders have no image; or the data set has none.
     """
     name, root = args.name or ("folder" if args.data_root else ""), args.data_root
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
@@ -107,19 +111,18 @@ def check_data_set(args: argparse.Namespace) -> int:
     values = {"name": name, "root": root, "allow_partial": True}
     config, cache, source = resolve_data_config(values), locate_default_cache(), DATASETS[name]
     start = time.monotonic()
-    decode_faults: list[str] = []
+    unreadable: dict[str, ConfigError] = {}
+    problems: Sequence[str] = ()
     with require_cache(), show_progress():
         forget_hashes(cache / name)  # otherwise known hashes would be reused
-        listing = _read_listing(source, config)
         if issubclass(source, FileSet):
-            index = source.read_listing(config).index
-            digest = source.compute_digest(config.name, index, cache)
-            results = map_ahead(_find_decode_fault, source.iterate_pictures(index))
-            decode_faults = [fault for fault in results if fault]
-        else:
+            reading = source.read_listing(config)
+            rows, root, problems = reading.rows, source.locate_root(config), reading.problems
+            digest = source.compute_digest(config.name, reading.index, cache)
+            unreadable = source.find_unreadable(reading.index)
+        else:  # a data set of another package may have no listing, but only rows to load
             dataset, digest = load_dataset(config, cache), fingerprint(config, cache)
-    # a data set of another package may have no listing; then its rows are those that were loaded
-    rows, root, problems = listing or (dataset, None, ())
+            rows, root, problems = _read_listing(source, config) or (dataset, None, ())
     singles = describe_single_images(rows.labels, rows.classes)
     seconds = time.monotonic() - start
     lines = [
@@ -129,28 +132,25 @@ def check_data_set(args: argparse.Namespace) -> int:
         *(f"the data set differs from its makers' description: {problem}" for problem in problems),
         _describe_splits(rows),
         *([f"warning: {singles}"] if singles and rows.roles is None else ()),
-        f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(decode_faults):,} are bad",
-        *(f"a bad image: {fault}" for fault in decode_faults),
+        *rows.notes,
+        f"{len(rows.labels):,} images were read in {seconds:.1f} s, {len(unreadable):,} are bad",
+        *(f"a bad image: {error}" for error in islice(unreadable.values(), MOST_LINES)),
     ]
+    if len(unreadable) > MOST_LINES:
+        lines.append(f"and {len(unreadable) - MOST_LINES:,} more images are bad")
     print_text("\n".join(lines))
-    return 1 if decode_faults or (problems and not args.allow_partial) else 0
-
-
-def _find_decode_fault(picture: Picture) -> str | None:
-    """Return the path and the fault of a picture that cannot be decoded; None if it can."""
-    try:
-        decode_picture(picture, SIDE)
-    except ConfigError as error:
-        return f"{picture.path}: {error.message}"
-    return None
+    if issubclass(source, FileSet) and reading.empty:
+        raise build_fault_error(reading.index, unreadable, reading.empty)
+    return 1 if unreadable or (problems and not args.allow_partial) else 0
 
 
 def _describe_splits(dataset: Dataset) -> str:
     """Return a line with the sizes of the splits that a trial has by the default `data.split`."""
     try:
         splits = split_dataset(dataset, SplitConfig(), fingerprint="")
+        splits.require_splits(("test",))
     except ConfigError as error:
-        return f"the data set cannot be split: {error.message}"
+        return f"trials cannot use the data set: {error}"
     counts = []
     for name in ("train", "val", "test"):
         subset = getattr(splits, name)

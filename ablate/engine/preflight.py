@@ -1,14 +1,14 @@
 """Check classes, images and weights before a run writes anything or starts a trial.
 
-A plan knows the fingerprint and the number of classes of a data set, which is enough to check
-batches and splits. Before a run the images are also decoded into the cache, so that a damaged image
-ends the run with one message and not every trial with its own. A plan names missing weights; a run
-fetches them, or ends before its first trial.
+A plan knows the fingerprint and the classes of a data set, which is enough to check batches and
+splits, and it decodes the images of small data sets. Before a run all images are decoded into the
+cache, so that damaged images end the run with one message and not every trial with its own. A plan
+names missing weights; a run fetches them, or ends before its first trial.
 """
 
 import itertools
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,62 @@ from ablate.sweep.state import StudyState
 from ablate.values.terminal import print_text, show_progress
 from reports.tables.warnings import FEWEST_STEPS
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
+from trainables.config.images import DataConfig
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
-    count_classes,
+    fingerprint,
     load_dataset,
     resolve_data_config,
 )
 from trainables.data.features import has_features
+from trainables.data.files.data_set_markers import join_names
+from trainables.data.files.faults import list_single_classes
 from trainables.data.sampler import check_batch, count_steps_per_epoch
-from trainables.data.splits import Splits, count_split_classes, split_dataset
+from trainables.data.splits import Splits, split_dataset
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
 FEWEST_CLASSES = 5  # that select epochs and settings, below which a plan warns
 FETCH = "`ablate backbones SPEC --fetch` downloads all that timm and torchvision offer."
 FETCHED = ("timm", "torchvision")  # values of `backbone.weights` that a run can download
+
+
+class SplitLoader:
+    """Load and split the data sets of a plan, each once.
+
+    Args:
+        load: returns a data set; or None if it would have to read pixels, and is not to.
+
+    Attributes:
+        datasets: those that were loaded, by `DataConfig.images`.
+    """
+
+    def __init__(self, load: Callable[[DataConfig], Dataset | None]) -> None:
+        self._load = load
+        self.datasets: dict[str, Dataset | None] = {}
+        self._splits: dict[tuple[str, str], Splits | None] = {}
+
+    @classmethod
+    def without_pixels(cls, cache: Path) -> "SplitLoader":
+        """Return a loader that reads no pixels."""
+        return cls(lambda data: DATASETS[data.name].without_pixels(data, cache))
+
+    def split(self, data: DataConfig) -> Splits | None:
+        """Return the splits of the configured data set; None if only its pixels would show them."""
+        if data.images not in self.datasets:
+            with require_cache(), show_progress():
+                self.datasets[data.images] = self._load(data)
+        key, dataset = (data.images, data.split.model_dump_json()), self.datasets[data.images]
+        if key not in self._splits:
+            splits = None if dataset is None else split_dataset(dataset, data.split, "")
+            self._splits[key] = splits
+        return self._splits[key]
+
+    def list_notes(self) -> list[str]:
+        """Return the notes of all data sets on what they passed over."""
+        return [note for dataset in self.datasets.values() if dataset for note in dataset.notes]
 
 
 @contextmanager
@@ -71,8 +110,9 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     Raises:
         ConfigError: there are too few classes for splits or batches, or weights cannot be fetched.
     """
-    check_classes(plan, progression, cache)
-    for text in describe_trainings(plan, progression, cache)[1]:  # only warnings
+    loader = SplitLoader.without_pixels(cache)
+    check_classes(plan, progression, loader)
+    for text in describe_trainings(plan, progression, loader)[1]:  # only warnings
         print_text(f"warning: {text}", flush=True)
     missing = find_missing_weights(plan, progression, cache, device)
     if len(missing) > 1:
@@ -90,27 +130,44 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
                 raise ConfigError(error.path, message) from error
 
 
-def check_classes(plan: Plan, progression: Progression, cache: Path) -> None:
-    """Raise ConfigError if pending trials have too few classes for their splits or batches."""
-    counts: dict[str, int | None] = {}  # number of classes; None if only the images show it
+def check_classes(plan: Plan, progression: Progression, loader: SplitLoader) -> None:
+    """Raise ConfigError if pending trials have too few classes for their splits or batches.
+
+    Data that depend on a value which a search or another study decides are checked by the trial.
+    """
     checked = set[tuple[str, int | None, int]]()  # (study, fold, number of training classes)
     for use in iterate_required_inputs(plan, progression):  # inputs that trials share
         if use.data is None:  # a later result decides which data set it is
             continue
-        if use.data.images not in counts:
-            with require_cache():
-                counts[use.data.images] = count_classes(use.data, cache)
-        classes = counts[use.data.images]
-        if classes is None:  # `check_data` reads the images later
-            continue
         with locate_errors(plan, progression, use):
-            training_classes, *_ = count_split_classes(classes, use.data.split)
+            splits = loader.split(use.data)
+            if splits is None:  # `check_data` reads the images later
+                continue
+            splits.require_splits(sorted(use.splits | {splits.selection}))
+            training_classes = len(splits.train.classes)
             if use.batch is not None:
                 check_batch(*use.batch, training_classes)
         search = use.study, use.fold, training_classes
         if search not in checked:
             checked.add(search)
             _check_searched_batches(plan, *search)
+
+
+def check_images(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+    """Refuse small data sets of pending trials with images that cannot be decoded.
+
+    Returns:
+        A sentence for each data set whose images are too large to be decoded by a plan.
+    """
+    notes: dict[str, str] = {}
+    for use in iterate_required_inputs(plan, progression):
+        data = use.data
+        if data is None or data.images in notes:
+            continue
+        with locate_errors(plan, progression, use), require_cache(), show_progress():
+            digest = plan.fingerprints.get(data.images) or fingerprint(data, cache)
+            notes[data.images] = DATASETS[data.name].check_images(data, cache, digest)
+    return [note for note in notes.values() if note]
 
 
 def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: int) -> None:
@@ -144,26 +201,30 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
             raise ConfigError(where, message)
 
 
-def describe_trainings(
+def preview_data(
     plan: Plan, progression: Progression, cache: Path
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """Check the data of pending trials as far as a plan can, and return `describe_trainings`.
+
+    Notes on what data sets passed over stand before the warnings.
+    """
+    loader = SplitLoader.without_pixels(cache)
+    notes = check_images(plan, progression, cache)
+    check_classes(plan, progression, loader)
+    trainings, warnings, class_sentences = describe_trainings(plan, progression, loader)
+    notes += loader.list_notes()
+    lines = [f"data: {text}" for text in notes] + [f"warning: {text}" for text in warnings]
+    return trainings, lines, class_sentences
+
+
+def describe_trainings(
+    plan: Plan, progression: Progression, loader: SplitLoader
 ) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """Return a line on images, steps and classes by study, and warnings on pending trials.
 
     Where proposals or other results decide a value, the value of the study's first cell is used.
     The third part maps sentences on the data sets' classes to the split that selects the epoch.
     """
-    splits: dict[tuple[str, str], Splits | None] = {}
-
-    def load_splits(section: Mapping[str, Any]) -> Splits | None:
-        """Split, without pixels, the data set that `section` names; None if pixels are needed."""
-        data = resolve_data_config(section)
-        key = data.images, data.split.model_dump_json()
-        if key not in splits:
-            with require_cache():
-                dataset = DATASETS[data.name].without_pixels(data, cache)
-            splits[key] = None if dataset is None else split_dataset(dataset, data.split, "")
-        return splits[key]
-
     lines: dict[str, str] = {}
     class_sentences: dict[str, str] = {}
     studies_by_warning: dict[str, list[str]] = {}
@@ -177,7 +238,8 @@ def describe_trainings(
         sizes: set[tuple[int, ...]] = set()  # (pixels, images, steps of an epoch, steps in all)
         warnings: dict[str, str] = {}  # kind → the first warning of this kind
         for config in distinct.values():
-            training, parts = config["training"], load_splits(config["data"])
+            training = config["training"]
+            parts = loader.split(resolve_data_config(config["data"]))
             if parts is not None:
                 images = len(parts.train)
                 steps = count_steps_per_epoch(images, training["batch_size"])
@@ -263,27 +325,10 @@ def _format_range(values: Iterable[int]) -> str:
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     """Decode all images of pending trials into the cache, and check their splits and batches.
 
-    Data that depend on a value which a search or another study decides are checked by the trial.
-
     Raises:
         ConfigError: data cannot be read or cached, or a split or batch has too few classes.
     """
-    datasets: dict[str, Dataset] = {}
-    splits: dict[tuple[str, str], Splits] = {}  # (images, split settings) → splits
-    for use in iterate_required_inputs(plan, progression):  # inputs that trials share
-        data = use.data
-        if data is None:  # a later result decides which data set it is
-            continue
-        key = data.images, data.split.model_dump_json()
-        with locate_errors(plan, progression, use):
-            if data.images not in datasets:
-                with require_cache(), show_progress():
-                    datasets[data.images] = load_dataset(data, cache)
-            if key not in splits:
-                splits[key] = split_dataset(datasets[data.images], data.split, "")
-            splits[key].require_splits(sorted(use.splits | {splits[key].selection}))
-            if use.batch is not None:
-                check_batch(*use.batch, len(splits[key].train.classes))
+    check_classes(plan, progression, SplitLoader(lambda data: load_dataset(data, cache)))
 
 
 def find_missing_weights(
@@ -314,10 +359,9 @@ def find_missing_weights(
 
 def describe_single_images(labels: torch.Tensor, classes: Sequence[str]) -> str:
     """Say which classes have a single image and what this does to metrics; "" if none has one."""
-    sizes = torch.bincount(labels, minlength=len(classes)).tolist()
-    names = [name for name, size in zip(classes, sizes, strict=True) if size == 1]
+    names = list_single_classes(labels, classes)
     text = (
-        f"{len(names)} of {len(sizes)} classes have a single image, such as {''.join(names[:1])}. "
+        f"{len(names)} of {len(classes)} classes have a single image ({join_names(names)}). "
         "In validation and test, such an image has no right answer: Recall@k counts it as wrong, "
         "MAP@R and R-Precision leave it out. Add images to these classes, or remove the classes."
     )

@@ -22,9 +22,8 @@ from ablate.engine.preflight import (
     FETCH,
     FETCHED,
     build_example_config,
-    check_classes,
-    describe_trainings,
     find_missing_weights,
+    preview_data,
     preview_progression,
 )
 from ablate.engine.ray.resources import count_fitting_here
@@ -56,7 +55,7 @@ class Preview:
         refused: why a run would be refused, or None.
         runnable: False if the pilot of every kind of trial failed.
         notes, classes, precision, work: parts of the text: warnings, sentences on classes
-            (`describe_trainings`), what each study's table detects, what there is to run.
+            (`preview_data`), what each study's table detects, what there is to run.
     """
 
     text: str
@@ -84,9 +83,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         ]
         trainings, classes = dict[str, str](), dict[str, str]()
         if settings.reads_data:
-            check_classes(plan, progression, cache)
-            trainings, warnings, classes = describe_trainings(plan, progression, cache)
-            notes += [f"warning: {text}" for text in warnings]
+            trainings, data_notes, classes = preview_data(plan, progression, cache)
+            notes += data_notes
         if settings.sources or settings.reads_data:  # the data may be absent
             missing = find_missing_weights(plan, progression, cache, request.device)
             notes += [describe_missing(weights, use) for weights, use in missing.items()]

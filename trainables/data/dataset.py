@@ -31,6 +31,11 @@ DATASETS: "Registry[type[DataSource]]" = Registry(
 
 BOTH, QUERY, GALLERY = 0, 1, 2  # roles of an image where it is evaluated
 PARTS = ("", "train", "val", "test")  # "": data.split deals it
+# the names by which folders and tables call the parts, in any capitals
+PART_NAMES = {
+    **{"train": "train", "training": "train", "test": "test", "testing": "test"},
+    **{"val": "val", "valid": "val", "validation": "val"},
+}
 ROLES = {"": BOTH, "query": QUERY, "gallery": GALLERY}
 
 
@@ -61,6 +66,7 @@ class Dataset:
             In-Shop; None otherwise.
         further: [M, 2] int64, pairs of a query and a label, for queries with several relevant
             classes, each beyond the query's own label; None if there are none.
+        notes: sentences on what was passed over, for plans and `ablate data check`.
     """
 
     images: Images
@@ -70,6 +76,7 @@ class Dataset:
     roles: Tensor | None = None
     fingerprint: str | None = None
     further: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
 
 def count_parts(dataset: Dataset) -> dict[str, Count]:
@@ -206,6 +213,15 @@ class DataSource(ABC):
         return cls.load(config, cache) if cls.MAPS_FILES else None
 
     @classmethod
+    def check_images(cls, config: DataConfig, cache: Path, fingerprint: str) -> str:
+        """Refuse images that cannot be decoded, if decoding all of them takes a plan seconds only.
+
+        Returns:
+            A sentence that says why images were not decoded; "" if they were, or need not be.
+        """
+        return ""
+
+    @classmethod
     def build_difference_error(cls, base: Path, problems: Iterable[str]) -> ConfigError:
         """Return the error for files in `base` that are not the complete data set."""
         return ConfigError(
@@ -234,12 +250,6 @@ def resolve_data_config(section: Mapping[str, Any]) -> DataConfig:
 def fingerprint(config: DataConfig, cache: Path) -> str:
     """Return a SHA-256 of the content of the configured data set; decode no image."""
     return DATASETS[config.name].fingerprint(config, cache)
-
-
-def count_classes(config: DataConfig, cache: Path) -> int | None:
-    """Count the classes that `data.split` divides; None: unknown, or an official division."""
-    rows = DATASETS[config.name].without_pixels(config, cache)
-    return None if rows is None or rows.official is not None else len(rows.classes)
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:

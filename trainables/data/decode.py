@@ -23,8 +23,18 @@ from PIL import Image, ImageOps
 from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
 
-# By content, whatever the name; JPEG's plugin opens multi-picture files (MPO) of cameras, too.
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+# Formats of still images, by content, whatever the name; JPEG's plugin opens multi-picture files
+# (MPO) of cameras, too. TGA has no signature, so it is tried last. Left out are drawings that a
+# program has to run or draw (EPS, WMF), films (FLI, MPEG), measurements (FITS, HDF5, GRIB, BUFR),
+# text about images (IPTC), Photo CD (PCD), whose ending is now that of point clouds, and IM, which
+# Pillow will drop. A version of Pillow may lack some.
+STILL_IMAGES = (
+    *("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "AVIF", "JPEG2000", "PPM", "QOI", "ICO"),
+    *("ICNS", "CUR", "DIB", "PCX", "DCX", "SGI", "SUN", "XBM", "XPM", "PSD", "DDS", "BLP"),
+    *("FTEX", "GBR", "MSP", "PIXAR", "TGA"),
+)
+Image.init()  # fills the list of formats that Pillow opens
+FORMATS = tuple(name for name in STILL_IMAGES if name in Image.OPEN)
 IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
 T = TypeVar("T")

@@ -91,22 +91,40 @@ class Splits:
         return subset
 
     def require_splits(self, names: Iterable[str]) -> None:
-        """Refuse a split in which no image can find another image of its class."""
+        """Refuse a split in which no image can find another image of its class.
+
+        Refuse a test split whose results could be 0 or 100 % only, whatever the model: one of a
+        single class, or with a single query. Selection on such validation images is warned of.
+        """
         for name in names:
             subset = self[name]
             if self.by_images:  # classification compares no images
                 continue
-            fault = ""
-            if subset.queries is not None:
-                queries, gallery = subset.labels.tensor_split([subset.queries])
-                if not torch.isin(queries, gallery).any():
-                    fault = f"none of the {len(queries)} queries has an image of its class among "
-                    fault += f"the {len(gallery)} images of the gallery. Correct the images' roles."
-            elif len(subset) == len(subset.classes):  # each class has one image
-                fault = f"all {len(subset)} classes have one image each, so retrieval can find "
-                fault += "nothing. Add images, or change data.split."
-            if fault:
-                raise ConfigError(f"data, split {name}", fault)
+            where, has_roles = f"data, split {name}", subset.queries is not None
+            queries, gallery = subset.labels.tensor_split([subset.queries or 0])
+            if has_roles and not torch.isin(queries, gallery).any():
+                raise ConfigError(
+                    where,
+                    f"none of the {len(queries)} queries has an image of its class among the "
+                    f"{len(gallery)} images of the gallery. Correct the images' roles.",
+                )
+            if not has_roles and len(subset) == len(subset.classes):  # each class has one image
+                raise ConfigError(
+                    where,
+                    f"all {len(subset)} classes have one image each, so retrieval can find nothing."
+                    " Add images, or change data.split.",
+                )
+            if name == "test" and len(torch.unique(gallery)) == 1:
+                raise ConfigError(
+                    where,
+                    f"the {len(gallery)} images are of a single class, so every neighbour is "
+                    "correct and every model has 100 %. Add test classes, or change data.split.",
+                )
+            if name == "test" and has_roles and len(queries) == 1:
+                raise ConfigError(
+                    where,
+                    "there is a single query, so Recall@k is 0 or 100 %. Add queries.",
+                )
 
     @property
     def selection(self) -> Literal["val", "test"]:
@@ -170,14 +188,6 @@ def _split_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subse
         _build_subset(dataset, val, val_rows) if val else None,
         _build_subset(dataset, test, test_rows),
     )
-
-
-def count_split_classes(classes: int, config: SplitConfig) -> tuple[int, int, int]:
-    """Count training, validation and test classes of a data set without official division."""
-    if config.by == "images":  # each split has images of all classes
-        return classes, 0 if config.protocol == "paper" else classes, classes
-    train, val, test = _divide_class_names([str(number) for number in range(classes)], config)
-    return len(train), len(val), len(test)
 
 
 def _divide_class_names(

@@ -141,11 +141,11 @@ def test_classes_of_a_single_image_are_told(tmp_path: Path, capsys: Said) -> Non
         image.unlink()
     assert main(["data", "check", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "warning: 1 of" in out and f"a single image, such as {last.name}. " in out
+    assert "warning: 1 of" in out and f"a single image ({last.name}). " in out
     assert "Recall@k counts it as wrong" in out and "R-Precision leave it out" in out
     assert main(["run", path, "--plan"]) == 0
     out = capsys.readouterr().out
-    assert "warning: rates: test: 1 of" in out and f"such as {last.name}. " in out
+    assert "warning: rates: test: 1 of" in out and f"({last.name}). " in out
 
 
 def test_a_plan_needs_no_published_data_set_and_a_run_does(capsys: Said) -> None:

@@ -76,8 +76,11 @@ def test_losses_are_tuned_alike_each_with_its_own_options(tree: Path, capsys: Ca
 
 def test_epochs_and_image_size_are_those_of_the_folder(tmp_path: Path, capsys: Captured) -> None:
     folder = core_trials.draw(tmp_path / "mine", size=(70, 90))
-    (folder / "class00" / "0.png").write_bytes(b"damaged")
+    image = folder / "class00" / "0.png"
+    content = image.read_bytes()
+    image.write_bytes(b"damaged")
     assert main(["new", "x", "--data", str(folder), "--method", "plain"]) == 0
+    image.write_bytes(content)  # a plan refuses damaged images
     text_of_plan = planned(capsys)
     assert "64 px" in text_of_plan, "a multiple of 32 that is not above the short side"
     (steps,) = set(re.findall(r"steps: \d+ an epoch, (\d+) in all", text_of_plan))

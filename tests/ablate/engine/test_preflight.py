@@ -82,7 +82,8 @@ def test_searched_batches_are_checked_once_and_only_if_they_are_searched(
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
         progression.list_new_cells()
-        preflight.check_classes(plan, progression, tmp_path)
+        loader = preflight.SplitLoader.without_pixels(tmp_path)
+        preflight.check_classes(plan, progression, loader)
     assert [study for study, *_ in checked] == ["tune", "sizes"]
 
 

@@ -46,6 +46,32 @@ def test_a_split_in_which_nothing_can_be_found() -> None:
         splits.require_splits(("test", "val"))
 
 
+@pytest.mark.parametrize(
+    ("labels", "queries", "fault"),
+    [
+        ((0, 0, 0), None, "the 3 images are of a single class"),
+        ((0, 1, 1, 1), 2, "the 2 images are of a single class"),  # those of the gallery
+        ((0, 0, 1), 1, "a single query"),
+        ((0, 0, 1), None, ""),
+        ((0, 1, 0, 1), 2, ""),
+    ],
+)
+def test_a_test_that_could_give_only_0_or_100_is_refused_and_such_a_validation_is_not(
+    labels: tuple[int, ...], queries: int | None, fault: str
+) -> None:
+    images = Images.from_equal_sizes(torch.zeros(4, 2, 2, dtype=torch.uint8))
+    names = tuple("ab"[: max(labels) + 1])
+    subset = Subset(images, torch.arange(len(labels)), torch.tensor(labels), names, queries)
+    splits = Splits(subset, subset, subset, "fingerprint")
+    splits.require_splits(("train", "val"))
+    if not fault:
+        splits.require_splits(("test",))
+        return
+    with pytest.raises(ConfigError, match=f"split test: .*{fault}"):
+        splits.require_splits(("test",))
+    Splits(subset, None, subset, "fingerprint", by_images=True).require_splits(("test",))
+
+
 def test_pca_holds_also_without_checkpoints_to_resume(drawn: Path, shared_cache: Path) -> None:
     trial = config(drawn, embedding={"init": "pca"}, training={"epochs": 1})
     reports = []

@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
-MOST_NAMES = 6  # in a message
+MOST_NAMES = 8  # in a message
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class DataMissing(ConfigError):
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Return the first names, and dots if there are more."""
-    return ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    """Return the first names, and the number of the others."""
+    others = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + others
 
 
 def build_unreadable_error(root: Path | str, error: OSError) -> ConfigError:

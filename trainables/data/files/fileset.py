@@ -12,33 +12,49 @@ An image that is listed and absent, or counts that are not the makers', is an er
 trial starts; `data.allow_partial` goes on, and says so. The fingerprint is of classes, parts,
 roles, boxes, names and contents of the images, and of nothing else: a data set can be moved, and a
 partial one has another.
+
+A plan decodes the images of a small data set once, so that it names all damaged ones. Those of a
+large one are decoded by the run before its first trial, and by `ablate data check`.
 """
 
 import hashlib
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar
 
 from trainables.config.images import DataConfig
+from trainables.data.cache import get_or_build
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
 from trainables.data.decode import Picture
 from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
+from trainables.data.files.faults import build_fault_error, find_unreadable
 from trainables.data.files.hashes import hash_files
 from trainables.data.files.store import load_stored
+from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
+MOST_BYTES = 2**28  # of the image files that a plan decodes, in about five seconds on two cores
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The images that a data set's file `where` lists. base: folder of their paths."""
+    """The images that a data set's file `where` lists.
+
+    Attributes:
+        base: folder of their paths.
+        empty: class folders without an image.
+        notes: sentences on what was passed over.
+    """
 
     base: Path
     where: Path
     rows: Iterable[Row]
+    empty: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -49,11 +65,13 @@ class Reading:
         index: the images that exist.
         rows: the data set of these images, without pixels.
         problems: a line for each difference from what its makers say.
+        empty: class folders without an image.
     """
 
     index: Index
     rows: Dataset
     problems: tuple[str, ...]
+    empty: tuple[str, ...] = ()
 
 
 class FileSet(DataSource):
@@ -91,15 +109,22 @@ class FileSet(DataSource):
         missing_paths = {*absent}
         present = tuple(row for row in listed if row.path not in missing_paths)
         index = Index(listing.base, present)
-        dataset = index.to_plan_dataset()
+        dataset = replace(index.to_plan_dataset(), notes=tuple(listing.notes))
         if cls.ABOUT is not None:
             problems += cls.ABOUT.list_differences(count_parts(dataset))
-        return Reading(index, dataset, tuple(problems))
+        return Reading(index, dataset, tuple(problems), tuple(listing.empty))
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
-        """Return the listed images that exist; refuse a partial set unless data.allow_partial."""
+        """Return the listed images that exist; refuse a partial set unless data.allow_partial.
+
+        The error for class folders without images names all other faults, too, if images are few.
+        """
         reading = cls.read_listing(config)
+        if reading.empty:
+            index = reading.index
+            unreadable = {} if cls.is_large(index) else cls.find_unreadable(index)
+            raise build_fault_error(index, unreadable, reading.empty)
         if reading.problems and not config.allow_partial:
             raise cls.build_difference_error(reading.index.base, reading.problems)
         return reading
@@ -129,6 +154,42 @@ class FileSet(DataSource):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.check_listing(config).rows
+
+    @classmethod
+    def check_images(cls, config: DataConfig, cache: Path, fingerprint: str) -> str:
+        """Refuse images that cannot be decoded, unless their files are too large for a plan.
+
+        The result is kept in the cache, beside decoded images, which are known to be readable.
+        """
+        index = cls.check_listing(config).index
+        folder = Path(cache) / config.name / f"{fingerprint[:16]}-readable"
+        known = folder.parent.glob(f"{fingerprint[:16]}-*")
+        if any(store.is_dir() and not store.suffix for store in known):  # .tmp-…: not complete
+            return ""
+        if cls.is_large(index):
+            return (
+                f"{index.base}: the plan did not decode the {len(index.rows):,} images, whose files"
+                f" are larger than {MOST_BYTES >> 20} MiB. The run does so before its first trial;"
+                " `ablate data check` does so now, and names all damaged images."
+            )
+
+        def refuse_unreadable(_: Path) -> None:
+            if unreadable := cls.find_unreadable(index):
+                raise build_fault_error(index, unreadable)
+
+        get_or_build(folder, refuse_unreadable)
+        return ""
+
+    @classmethod
+    def is_large(cls, index: Index) -> bool:
+        """Return whether the files of the images are too large to be decoded by a plan."""
+        sizes = ((index.base / row.path).stat().st_size for row in index.rows)
+        return any(total > MOST_BYTES for total in accumulate(sizes))
+
+    @classmethod
+    def find_unreadable(cls, index: Index) -> dict[str, ConfigError]:
+        """Decode all images; return path → error of those that cannot be decoded."""
+        return find_unreadable(index, cls.iterate_pictures(index))
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:

@@ -3,7 +3,8 @@
 Pixels are decoded once into one memory-mapped array, with the short side
 `DataConfig.stored_short_side`. Encoded images are the bytes of their files in one memory-mapped
 file, decoded on demand by the same function, so a trial's numbers are equal to the bit. The first
-pass decodes each of them too, so that a damaged image ends a run before it begins.
+pass decodes each of them too, so that damaged images end a run before it begins. The pass goes on
+after a damaged image, so that one error names all of them.
 
 `data.store: auto` takes what exists. Otherwise it takes pixels if they need at most half of the
 cache's free disk and fit into the machine's memory.
@@ -25,8 +26,10 @@ from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
 from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
+from trainables.data.files.faults import build_fault_error
 from trainables.data.files.lists import name_unreadable_file
 from trainables.data.images import Images, map_array
+from trainables.errors import ConfigError
 from trainables.machine.progress import Progress
 
 LOG = logging.getLogger(__name__)
@@ -76,25 +79,36 @@ def load_stored(
     kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
     is_encoded = kind == "encoded"
 
-    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int]:
-        """Return the bytes to store for a picture, and its decoded height and width."""
-        if is_encoded:
-            with name_unreadable_file(picture.path):
-                content = picture.path.read_bytes()
-            decoded = decode_picture(picture._replace(content=content), None)  # refuses damage
-            return content, *decoded.shape[:2]
-        pixels = np.ascontiguousarray(decode_picture(picture, short))
+    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int] | ConfigError:
+        """Return a picture's bytes to store, and its height and width; or why it has none."""
+        try:
+            if is_encoded:
+                with name_unreadable_file(picture.path):
+                    content = picture.path.read_bytes()
+                decoded = decode_picture(picture._replace(content=content), None)
+                return content, *decoded.shape[:2]
+            pixels = np.ascontiguousarray(decode_picture(picture, short))
+        except ConfigError as error:
+            return error
         return pixels.data, *pixels.shape[:2]
 
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
         progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
+        unreadable: dict[str, ConfigError] = {}
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
-            for content, height, width in map_ahead(read_picture, pictures):
-                rows.append((out.write(content), height, width))
-                progress.update(len(rows))
+            results = map_ahead(read_picture, pictures)
+            for row, result in zip(index.rows, results, strict=True):
+                if isinstance(result, ConfigError):
+                    unreadable[row.path] = result
+                elif not unreadable:  # otherwise the pass only looks for further damage
+                    content, height, width = result
+                    rows.append((out.write(content), height, width))
+                progress.update(len(rows) + len(unreadable))
+        if unreadable:
+            raise build_fault_error(index, unreadable)
         lengths, heights, widths = np.array(rows, np.int64).T
         starts = np.cumsum(lengths) - lengths
         columns = [starts, *([lengths] if is_encoded else []), heights, widths]

@@ -1,30 +1,69 @@
 """Any folder of class folders: `data.root`/<class>/**/<image>.
 
-Images are files by these endings; what else lies there is passed over: other files, and files and
-folders that archives and desktops leave behind (`__MACOSX`, names that begin with a dot). Links to
-files are followed, links to folders only where they are classes.
+Images are files with an ending of a format that is read (`decode.FORMATS`). What else lies there is
+passed over and counted by ending. Files and folders that archives and desktops leave behind
+(`__MACOSX`, names that begin with a dot) are not counted. Links to files are followed, links to
+folders only where they are classes.
 
-Where the folder holds `train/` and `test/` (and perhaps `val/`), and nothing else but files, and
-these hold class folders, that is its division; `data.split` deals the classes otherwise. The test
-classes are then all among those that train (other images of them), or none is.
+The folder is divided if its folders are called train, val, test, query and gallery (in any
+capitals; also training, valid, validation, testing) and hold class folders. `query` and `gallery`
+are the two roles of test images. `data.split` deals the classes otherwise. The test classes are
+then all among those that train (other images of them), or none is.
+
+A class has images beside each other somewhere: `root/<class>/images/1.jpg` is read, but where the
+images of a folder lie in several folders, these could be its classes, so that is refused.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS, Row
+from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
+from trainables.data.decode import FORMATS
 from trainables.data.files.data_set_markers import join_names, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.errors import ConfigError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+# endings that Pillow registers for the formats; JPEG's plugin reads those of MPO
+SUFFIXES = tuple(
+    sorted(
+        ending
+        for ending, name in Image.registered_extensions().items()
+        if name in (*FORMATS, "MPO")
+    )
+)
+# name of a folder → part and role of its images
+PART_FOLDERS = {
+    **{name: (part, "") for name, part in PART_NAMES.items()},
+    **{role: ("test", role) for role in ("query", "gallery")},
+}
+EITHER = (
+    "If these are splits, call them train, val and test (or query and gallery) and leave nothing "
+    "else beside them; if they are classes, put the images of each directly into it, or list all "
+    "images in a CSV file (data.name: manifest)."
+)
+
+
+class PartFolder(NamedTuple):
+    """A folder of class folders in `data.root`, by its name, whose images have one part and role.
+
+    The name "" stands for `data.root`.
+    """
+
+    name: str
+    part: str = ""
+    role: str = ""
 
 
 @DATASETS.register("folder")
 class Folder(FileSet):
-    """Class folders of JPEG, PNG, WebP, BMP, TIFF or GIF images; other files are passed over."""
+    """Class folders of images in any format that Pillow reads; other files are passed over."""
 
     @classmethod
     def locate_root(cls, config: DataConfig) -> Path:
@@ -39,56 +78,124 @@ class Folder(FileSet):
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         """List the images of the class folders in `root`, or in its folders train, val and test."""
         _refuse_known_archive(root)
-        rows = [
-            Row((Path(part) / file).as_posix(), file.parts[0], part)
-            for part in _list_parts(root) or [""]
-            for file in _list_images(root / part)
-        ]
-        return Listing(root, root, rows)
+        rows, empty, passed_over = list[Row](), list[str](), Counter[str]()
+        parts = _list_parts(root)
+        for name, part, role in parts or [PartFolder("")]:
+            files, without_images = _list_images(root / name, passed_over)
+            rows += [Row((name / file).as_posix(), file.parts[0], part, role) for file in files]
+            empty += [str(Path(name) / label) for label in without_images]
+        if parts:
+            _count_files(root, passed_over)
+        kinds = sorted(passed_over.items(), key=lambda pair: (-pair[1], pair[0]))
+        counts = [f"{count:,} {kind}" for kind, count in kinds]
+        note = f"files passed over in {root}: {join_names(counts) or 'none'}"
+        if not rows:
+            raise ConfigError(
+                "data.root",
+                f"{root} has no image in its class folders: {join_names(empty)}. Add images, whose "
+                f"names must have the ending of a format that Pillow reads ({note}).",
+            )
+        return Listing(root, root, rows, empty, [note] if counts else [])
 
     @classmethod
     def describe_row(cls, row: Row) -> str:
         """Return the row's part for the fingerprint, if any; its path says the class already."""
-        return f"\x1f{row.part}" if row.part else ""
+        return "".join(f"\x1f{text}" for text in (row.part, row.role) if text)
 
 
-def _list_class_folders(root: Path) -> list[Path]:
+def _list_folders(root: Path) -> list[Path]:
     entries = (entry for entry in root.iterdir() if not _is_hidden_or_macos(entry.name))
     return sorted(entry for entry in entries if entry.is_dir())
 
 
-def _list_parts(root: Path) -> list[str]:
-    """Return which of train, val and test divide the folder; [] if its folders are classes."""
-    parts = [entry.name for entry in _list_class_folders(root)]
-    if not {"train"} < {*parts} <= {"train", "val", "test"}:  # train and another, nothing else
+def _list_parts(root: Path) -> list[PartFolder]:
+    """Return the folders that divide `root`, in the order of parts; [] if they are classes."""
+    names = [folder.name for folder in _list_folders(root)]
+    kinds = {name: PART_FOLDERS.get(name.strip().lower()) for name in names}
+    parts = [PartFolder(name, *kind) for name, kind in kinds.items() if kind]
+    others = [name for name, kind in kinds.items() if not kind]
+    divided = [part.name for part in parts if _list_folders(root / part.name)]
+    if len(parts) < 2 or (others and not divided):  # these are names of classes
         return []
-    without_classes = [part for part in parts if not _list_class_folders(root / part)]
-    if "train" in without_classes:  # `train` is then the name of a class
-        return []
-    if without_classes:
-        fault = f"{root} has class folders in train/, and none in {without_classes[0]}/"
-        raise ConfigError("data.root", f"{fault}. Sort the images there into class folders.")
-    if "test" not in parts:
-        fault = f"{root} has train/ and val/, and no test/"
-        remedy = "To test on val/, rename val/ to test/; validation classes are then held out of"
-        raise ConfigError("data.root", f"{fault}. {remedy} train/.")
-    return [part for part in ("train", "val", "test") if part in parts]
+    listed, bare = _join([part.name for part in parts]), {part.name for part in parts} - {*divided}
+    if others:
+        raise ConfigError(
+            "data.root", f"{root} has {listed}, and {_join(others)} beside them. {EITHER}"
+        )
+    if bare:
+        raise ConfigError(
+            "data.root",
+            f"{root} has "
+            f"{f'class folders in {_join(divided)}, and none' if divided else 'no class folders'}"
+            f" in {_join(sorted(bare))}. Sort the images there into class folders, or remove these "
+            "folders.",
+        )
+    by_kind = {(part, role): name for name, part, role in parts}
+    roles = {role for part, role in by_kind if part == "test"}
+    if len(by_kind) < len(parts):
+        raise ConfigError(
+            "data.root",
+            f"{root} has {listed}, of which two are the same part. Keep one folder for each part.",
+        )
+    if not roles:
+        raise ConfigError(
+            "data.root",
+            f"{root} has {listed}, and no test/. To test on {by_kind['val', '']}/, rename "
+            f"{by_kind['val', '']}/ to test/; validation classes are then held out of "
+            f"{by_kind['train', '']}/.",
+        )
+    if roles not in ({""}, {"query", "gallery"}):
+        raise ConfigError(
+            "data.root",
+            f"{root} has {listed}, but test images are in test/, or in query/ and gallery/. Keep "
+            "one of the two.",
+        )
+    return sorted(parts, key=lambda part: (PARTS.index(part.part), [*ROLES].index(part.role)))
 
 
-def _list_images(root: Path) -> list[Path]:
-    """Return the paths of all images relative to `root`, sorted; their first part is the class."""
-    classes = _list_class_folders(root)
-    if len(classes) < 2:
-        fault = f"{root} has {len(classes)} class folders, and at least 2 are needed"
-        raise ConfigError("data.root", f"{fault}. Give a folder that has a folder for each class.")
-    images = {folder: [*iterate_images(folder)] for folder in classes}
-    if empty := [folder.name for folder in classes if not images[folder]]:
-        fault = f"{root} has class folders without a file that ends in {' '.join(SUFFIXES)}"
-        names = f"{join_names(empty)}. Add images, or remove these folders."
-        raise ConfigError("data.root", f"{fault}: {names}")
+def _join(names: Sequence[str]) -> str:
+    """Return the first names of folders, each with a slash."""
+    return join_names([f"{name}/" for name in names])
+
+
+def _list_images(root: Path, passed_over: Counter[str]) -> tuple[list[Path], list[str]]:
+    """Return the images of class folders, and the names of class folders without an image.
+
+    The paths are relative to `root` and sorted; their first part is the class. Other files are
+    counted in `passed_over` by kind.
+    """
+    images = {folder.name: [*iterate_images(folder, passed_over)] for folder in _list_folders(root)}
+    filled = [name for name, files in images.items() if files]
+    unclear = [name for name in filled if not _has_files_at_top(images[name])]
+    if unclear and len(filled) == 1:
+        raise ConfigError(
+            "data.root",
+            f"{root} has images in the folder {filled[0]}/ alone, where they lie in several "
+            f"folders. If these are classes or splits, give {root / filled[0]}.",
+        )
+    if unclear:
+        raise ConfigError(
+            "data.root",
+            f"the images of {_join(unclear)} in {root} lie in several folders each, with none "
+            f"beside these folders. {EITHER}",
+        )
+    if len(images) < 2:
+        raise ConfigError(
+            "data.root",
+            f"{root} has {len(images)} class folders, and at least 2 are needed. Give a folder "
+            "that has a folder for each class.",
+        )
+    _count_files(root, passed_over)
     files = [Path(file).relative_to(root) for group in images.values() for file in group]
     # Sort by parts of paths, so that files of a class are together whatever its name is.
-    return sorted(files, key=lambda file: file.parts)
+    files.sort(key=lambda file: file.parts)
+    return files, [name for name, group in images.items() if not group]
+
+
+def _has_files_at_top(files: Sequence[str]) -> bool:
+    """Return whether some of the files lie in the deepest folder that holds all of them."""
+    folders = {os.path.dirname(file) for file in files}  # noqa: PTH120 - a Path for each is slow
+    return not folders or os.path.commonpath(folders) in folders
 
 
 def _refuse_known_archive(root: Path) -> None:
@@ -107,15 +214,37 @@ def _refuse_known_archive(root: Path) -> None:
             )
 
 
-def iterate_images(folder: str | Path) -> Iterator[str]:
-    """Yield the paths of images at any depth, also of broken links, which are refused later."""
+def iterate_images(folder: str | Path, passed_over: "Counter[str] | None" = None) -> Iterator[str]:
+    """Yield the paths of images at any depth, also of broken links, which are refused later.
+
+    Other files are counted in `passed_over` by kind.
+    """
     for item in os.scandir(folder):
         if _is_hidden_or_macos(item.name):
             continue
         if item.is_dir(follow_symlinks=False):
-            yield from iterate_images(item.path)
+            yield from iterate_images(item.path, passed_over)
         elif item.name.lower().endswith(SUFFIXES) and (item.is_file() or not Path(item).exists()):
             yield item.path
+        elif passed_over is not None:
+            kind = "linked folders" if item.is_dir() else _find_ending(item.name)
+            is_image = item.name.lower().endswith(SUFFIXES)  # of a pipe or a device
+            passed_over[kind + " that are no files" * is_image] += 1
+
+
+def _count_files(folder: Path, passed_over: Counter[str]) -> None:
+    """Count the files directly in a folder of class folders, which belong to no class."""
+    for item in os.scandir(folder):
+        if not _is_hidden_or_macos(item.name) and not item.is_dir():
+            is_image = item.name.lower().endswith(SUFFIXES)
+            place = " beside the class folders" if is_image else ""
+            passed_over[_find_ending(item.name) + place] += 1
+
+
+def _find_ending(name: str) -> str:
+    """Return the ending of a file's name in lower case, or "without ending"."""
+    ending = re.search(r"\.\w{1,12}$", name.lower())
+    return ending[0] if ending else "without ending"
 
 
 def _is_hidden_or_macos(name: str) -> bool:
