@@ -135,6 +135,8 @@ class PictureFiles:
 
     def check(self, argument: str) -> None:
         """Refuse files without a readable picture, and greys that fill little of their type."""
+        if not self.paths:
+            raise ConfigError(argument, "There is no picture. Give at least one path.")
         if not self.readable:
             path, reason = next(iter(self.unreadable.items()))
             raise ConfigError(

@@ -122,6 +122,8 @@ def test_unreadable_pictures_are_left_out_and_counted(
     folder = model.embed_folder(tmp_path)
     assert [*map(str, folder.paths)] == ["0.png", "2.png"] and len(folder.embeddings) == 2
     assert [*map(str, folder.unreadable)] == ["1.png"]
+    with pytest.raises(ConfigError, match="There is no picture"):
+        model.embed_folder(tmp_path, [])
     with pytest.raises(ConfigError, match=r"1\.png: the image cannot be read") as caught:
         model.embed(tmp_path / "1.png")
     assert "\n" not in str(caught.value)
