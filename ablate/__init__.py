@@ -34,9 +34,12 @@ def check_sibling_packages() -> None:
         if spec.origin is None:  # a folder without `__init__.py`, such as OUT/reports
             sys.path.append(str(root))  # Python prefers the package to such a folder
             continue
-        text = f"{spec.origin} hides a part of ablate, because Python takes it for `{name}`."
-        remedy = "Rename it, or work in another folder."
-        raise_as_sentence(ImportError(f"{text} {remedy}"))
+        raise_as_sentence(
+            ImportError(
+                f"{spec.origin} hides a part of ablate, because Python takes it for `{name}`. "
+                "Rename it, or work in another folder."
+            )
+        )
 
 
 def raise_as_sentence(error: ImportError) -> NoReturn:

@@ -107,11 +107,14 @@ def check_data_set(args: argparse.Namespace) -> int:
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
         name, root = "folder", name
     if name not in DATASETS:
-        fault = f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}"
-        raise ConfigError("NAME", f"{fault}. {suggest_nearest(name, DATASETS, 'Check the path.')}")
+        raise ConfigError(
+            "NAME",
+            f"no folder {name!r} exists, and the data sets are {join_words(DATASETS)}",
+            suggest_nearest(name, DATASETS, "Check the path."),
+        )
     grey_range, source = read_grey_range(args), DATASETS[name]
     if grey_range is not None and not issubclass(source, FileSet):
-        raise ConfigError("--grey-range", f"{name} has no image files. Leave out --grey-range.")
+        raise ConfigError("--grey-range", f"{name} has no image files", "Leave out --grey-range")
     values = {"name": name, "root": root, "allow_partial": True, "grey_range": grey_range}
     config, cache = resolve_data_config(values), locate_default_cache()
     start = time.monotonic()

@@ -214,9 +214,10 @@ def _read_checkpoint(path: Path) -> Any:
     except Exception as error:
         # Readers raise many types of errors: those of pickle, zip, struct, safetensors.
         is_unsafe = isinstance(error, pickle.UnpicklingError)
-        fault = "it holds more than tensors" if is_unsafe else extract_first_line(error)
-        message = f"{path} is no readable state_dict ({fault}). Give another file."
-        raise ConfigError(OPTION, message) from error
+        reason = "it holds more than tensors" if is_unsafe else extract_first_line(error)
+        raise ConfigError(
+            OPTION, f"{path} is no readable state_dict ({reason})", "Give another file"
+        ) from error
 
 
 def _collect_sets(content: Any, depth: int = 3) -> dict[str, dict[str, Tensor]]:
@@ -255,8 +256,11 @@ def _select_tensors(content: Any, key: str | None, path: Path) -> dict[str, Tens
         parts = {name: f".{name}".partition(f".{key}.")[2] for name in tensors}
         chosen = named[0] if named else {parts[n]: t for n, t in tensors.items() if parts[n]}
         if not chosen:
-            remedy = f"Choose from {others}" if others else f"Leave out {KEY_OPTION}"
-            raise ConfigError(KEY_OPTION, f"{path} has no tensors under {key!r}. {remedy}.")
+            raise ConfigError(
+                KEY_OPTION,
+                f"{path} has no tensors under {key!r}",
+                f"Choose from {others}" if others else f"Leave out {KEY_OPTION}",
+            )
         return chosen
     if not tensors and others:
         raise ConfigError(

@@ -37,6 +37,7 @@ from trainables.core.pictures import (
     pack_pixels,
 )
 from trainables.data.augment import cut_eval_images
+from trainables.data.files.data_set_markers import join_names
 from trainables.data.images import Images, Reader
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
@@ -148,12 +149,17 @@ class Model:
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W]; a list of PIL images of any
                 sizes; a list of paths of pictures, or one path; or the path of a folder, whose
-                pictures are embedded in the order of `list_pictures`. Pictures that cannot be read
-                are left out and logged; `embed_folder` also returns the paths of the others.
+                pictures are embedded in the order of `list_pictures`. Pictures of a folder that
+                cannot be read are left out and logged; `embed_folder` also returns the paths of the
+                others.
             batch_size: images that are embedded at once.
 
         Returns:
             Embeddings [N, E] in float32, on the CPU and without gradients.
+
+        Raises:
+            ConfigError: `images` cannot be embedded. A listed picture that cannot be read is an
+                error, because rows would no longer stand at the places of their paths.
         """
         return self._apply(self.network.embed, images, batch_size)
 
@@ -161,8 +167,11 @@ class Model:
         """Compute logits [N, C] of images for C training classes; see `embed` for the arguments."""
         loss, method = self.config.loss.name, self.config.method.name
         if not (LOSSES[loss].classifies and METHODS[method].classifies):
-            fault = f"A model of {method} with {loss} has no weight vector per class. Use `embed`."
-            raise ConfigError("logits", fault)
+            raise ConfigError(
+                "logits",
+                f"A model of {method} with {loss} has no weight vector per class",
+                "Use `embed`",
+            )
         return self._apply(self.network.logits, images, batch_size)
 
     def embed_folder(
@@ -190,9 +199,17 @@ class Model:
         if paths is None:
             options = self.frame, self.short_side, self._resize, self.config.data.grey_range
             return self._apply_to_images(function, convert_to_images(images, *options), batch_size)
-        if isinstance(images, str | os.PathLike) and paths[0].is_dir():
+        is_folder = isinstance(images, str | os.PathLike) and paths[0].is_dir()
+        if is_folder:
             root, paths = paths[0], list_pictures(paths[0])
         results = self._apply_to_files(function, root, paths, batch_size, "images")
+        if results.unreadable and not is_folder:
+            raise ConfigError(
+                "images",
+                f"{len(results.unreadable)} of {len(paths)} pictures cannot be read: "
+                f"{join_names([str(path) for path in results.unreadable])}",
+                "Leave them out, or use `embed_folder`, which returns the paths that it read",
+            )
         for path, reason in results.unreadable.items():
             LOG.warning("left out %s: %s", path, reason)
         if count := len(results.unreadable):

@@ -184,8 +184,9 @@ def convert_to_images(
     is_one_coloured = is_grey and (pixels.shape[-1] in (3, 4) or pixels.shape[0] == 3)
     if pixels.dtype == torch.uint8 and (is_grey or has_channels) and not is_one_coloured:
         return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
-    fault = f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}"
-    raise ConfigError("images", f"{fault}. {IMAGES_REMEDY}")
+    raise ConfigError(
+        "images", f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}", IMAGES_REMEDY
+    )
 
 
 def pack_pixels(arrays: Sequence[np.ndarray], frame: float, resize: int | None) -> Images:

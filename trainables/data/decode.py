@@ -123,9 +123,11 @@ def explain_unreadable(where: str) -> Iterator[None]:
         # Pillow's plugins raise errors of many types: OSError, SyntaxError, struct.error…
         unknown = isinstance(error, Image.UnidentifiedImageError)  # type: ignore[attr-defined]
         reason = "it has none of the known formats" if unknown else error
-        message = f"the image cannot be read ({reason}). Replace or remove the file; `ablate data"
-        message += f" check` lists all such files. The known formats are {', '.join(FORMATS)}."
-        raise ConfigError(where, message) from error
+        raise ConfigError(
+            where,
+            f"the image cannot be read ({reason})",
+            "Replace or remove the file; `ablate data check` lists all such files",
+        ) from error
 
 
 def convert_image(

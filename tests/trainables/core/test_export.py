@@ -103,25 +103,24 @@ def test_paths_of_pictures_are_embedded(valid: Path, birds: Path, tmp_path: Path
     assert torch.allclose(folder.embeddings, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["folder", "paths"])
-def test_unreadable_pictures_are_left_out_and_counted(
-    kind: str, valid: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_unreadable_pictures_of_a_folder_are_left_out_and_counted(
+    valid: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number, pixels in enumerate(PICTURES):
         Image.fromarray(pixels).save(tmp_path / f"{number}.png")
     (tmp_path / "1.png").write_bytes((tmp_path / "1.png").read_bytes()[:90])
-    paths = [tmp_path / f"{number}.png" for number in range(3)]
-    if kind == "paths":
-        paths.append(tmp_path / "absent.png")
     model = trainables.load(valid, "cpu")
     expected = model.embed([Image.fromarray(PICTURES[number]) for number in (0, 2)])
-    images: Any = paths if kind == "paths" else tmp_path
-    assert torch.allclose(model.embed(images), expected, atol=1e-5)
+    assert torch.allclose(model.embed(tmp_path), expected, atol=1e-5)
     assert "1.png: the image cannot be read" in caplog.text
-    assert f"{len(paths) - 2} of {len(paths)} pictures could not be read" in caplog.text
+    assert "1 of 3 pictures could not be read" in caplog.text
     folder = model.embed_folder(tmp_path)
     assert [*map(str, folder.paths)] == ["0.png", "2.png"] and len(folder.embeddings) == 2
     assert [*map(str, folder.unreadable)] == ["1.png"]
+    # the rows of a list stand at the places of its paths
+    paths = [tmp_path / f"{name}.png" for name in (0, 1, 2, "absent")]
+    with pytest.raises(ConfigError, match=r"2 of 4 pictures .*1\.png.*absent\.png.*embed_folder"):
+        model.embed(paths)
     with pytest.raises(ConfigError, match="There is no picture"):
         model.embed_folder(tmp_path, [])
     with pytest.raises(ConfigError, match=r"1\.png: the image cannot be read") as caught:
