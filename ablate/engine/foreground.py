@@ -1,5 +1,6 @@
 """Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
 
+import _thread
 from dataclasses import replace
 
 from ablate.engine.preflight import check_sources, preview_progression
@@ -44,7 +45,8 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     settings = replace(settings, retry_failed=True, force=False)
     with preview_progression(plan, settings) as preview:  # before anything is written
         check_sources(preview, same_code=settings.same_code)
-    with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
+    stop = _thread.interrupt_main  # in the middle of an epoch
+    with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, stop):
         ledger.release_dead()  # free the trials of drivers that were killed
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         jobs = settings.build_job_settings(plan)
@@ -68,6 +70,9 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
         try:
             return _run_job(dispatch, job, settings)
+        except KeyboardInterrupt:
+            ledger.check_file()  # raises what the heartbeats have found
+            raise
         finally:
             dispatch.interrupt_all("stopped in the foreground")
 
