@@ -1,6 +1,7 @@
 """Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
 
-import _thread
+import signal
+import threading
 from dataclasses import replace
 
 from ablate.engine.preflight import check_sources, preview_progression
@@ -45,8 +46,11 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     settings = replace(settings, retry_failed=True, force=False)
     with preview_progression(plan, settings) as preview:  # before anything is written
         check_sources(preview, same_code=settings.same_code)
-    stop = _thread.interrupt_main  # in the middle of an epoch
-    with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, stop):
+
+    def interrupt() -> None:  # also in the middle of an epoch
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, interrupt):
         ledger.release_dead()  # free the trials of drivers that were killed
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         jobs = settings.build_job_settings(plan)
