@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
             ends_line = True
             while True:
+                records.check_file()
                 # the status is read before the log, so that the end of the log is printed, too
                 is_running = (records.get_trial(trial_id) or {}).get("status") == "running"
                 for piece in iter(lambda: text.read(PIECE), ""):  # until nothing is left

@@ -227,7 +227,7 @@ def _run_ray_tune(
     )
     with ExitStack() as stack:
         signals = stack.enter_context(stop_on_signals(dispatch.stop))
-        stack.enter_context(send_heartbeats(settings.ledger, dispatch.owner))
+        stack.enter_context(send_heartbeats(dispatch.ledger, dispatch.owner))
         stack.enter_context(status)
         if settings.live_report and settings.tracking_uri is not None:
             log = logs / f"{name}-report.log"

@@ -1,5 +1,7 @@
 """Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
 
+import signal
+import threading
 from dataclasses import replace
 
 from ablate.engine.preflight import check_sources, preview_progression
@@ -47,7 +49,11 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     settings = replace(settings, retry_failed=True, force=False)
     with preview_progression(plan, settings) as preview:  # before anything is written
         check_sources(preview, same_code=settings.same_code)
-    with Ledger(settings.ledger) as ledger, send_heartbeats(settings.ledger, owner):
+
+    def interrupt() -> None:  # also in the middle of an epoch
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, interrupt):
         ledger.release_dead()  # free the trials of drivers that were killed
         progression = Progression(plan, settings.open_facts(ledger), record=True)
         jobs = settings.build_job_settings(plan)
@@ -71,6 +77,9 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
         try:
             return _run_job(dispatch, job, settings)
+        except KeyboardInterrupt:
+            ledger.check_file()  # raises what the heartbeats have found
+            raise
         finally:
             dispatch.interrupt_all("stopped in the foreground")
 

@@ -9,20 +9,26 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records, Row
-from ablate.ledger.schema import CELLS, LedgerError, explain_sqlite_errors
+from ablate.ledger.schema import (
+    CELLS,
+    RESTORE,
+    LedgerDamage,
+    LedgerError,
+    explain_sqlite_errors,
+)
 
 LOG = logging.getLogger("ablate.ledger")
 to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # TypeError if it is none
 
 # the trial is to be trained or evaluated; another driver has it; it has a result
 Claim = Literal["mine", "busy", "done", "failed"]
+FAILING_SECONDS = 30.0  # without a heartbeat, after which a run ends
 DISCARDED = -1  # `logged_epoch` of an MLflow run that shows epochs which the ledger has deleted
 
 
@@ -40,6 +46,7 @@ class Ledger(Records):
         if db.in_transaction:
             yield db
             return
+        self.check_file()
         with explain_sqlite_errors(self.path):
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -344,25 +351,37 @@ def is_held(trial: Row | None, owner: Owner | None = None) -> bool:
 
 
 @contextmanager
-def send_heartbeats(path: Path, owner: Owner) -> Iterator[None]:
-    """Renew the heartbeat of a driver's claims from a thread until the block ends."""
+def send_heartbeats(
+    ledger: Ledger, owner: Owner, stop: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Renew the heartbeat of a driver's claims from a thread until the block ends.
+
+    The thread opens the ledger's file each time, because connections that are open notice neither
+    that others have damaged it nor that nobody can open it any more. If so, the thread ends, the
+    next `ledger.check_file()` raises the error, and `stop` is called.
+    """
     ended = threading.Event()
 
     def beat() -> None:
-        """Renew the heartbeat at intervals until `ended` is set, also after errors."""
-        ledger: Ledger | None = None
-        is_failing = False
-        with ExitStack() as stack:
-            while not ended.wait(HEARTBEAT_SECONDS):
-                try:
-                    ledger = ledger or stack.enter_context(Ledger(path))
-                    ledger.record_heartbeat(owner)
-                    is_failing = False
-                except Exception as error:  # without heartbeats others take the trials over
-                    # the driver's next write raises a LedgerError again, and ends the run with it
-                    if not is_failing and not isinstance(error, LedgerError):
-                        LOG.warning("The heartbeat is not recorded, and tried again: %s", error)
-                    is_failing = True
+        """Renew the heartbeat at intervals, until `ended` is set or the ledger is of no use."""
+        failing_since: float | None = None
+        while not ended.wait(HEARTBEAT_SECONDS):
+            try:
+                with Ledger(ledger.path) as own_connection:
+                    own_connection.record_heartbeat(owner)
+                if (damage := ledger.file.find_damage_if_changed()) is not None:
+                    raise LedgerDamage(str(ledger.path), f"{damage}. {RESTORE}")
+                failing_since = None
+            except Exception as error:  # without heartbeats others take the trials over
+                now = time.monotonic()
+                # the driver's next write raises a LedgerError again, and ends the run with it
+                if failing_since is None and not isinstance(error, LedgerError | LedgerDamage):
+                    LOG.warning("The heartbeat is not recorded, and tried again: %s", error)
+                failing_since = now if failing_since is None else failing_since
+                if isinstance(error, LedgerDamage) or now - failing_since >= FAILING_SECONDS:
+                    ledger.fault = error
+                    stop()
+                    return
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()

@@ -1,18 +1,19 @@
 """Open the ledger, and read the rows that drivers need often.
 
-Each thread and process opens it separately. Rows are dicts; `*_json` columns are decoded under the
-name without the suffix. `ablate/ledger/queries.py` has queries that commands run once.
+Each thread and process opens it separately. Rows are dicts, checked and decoded by
+`ablate/ledger/columns.py`. `ablate/ledger/queries.py` has queries that commands run once.
 """
 
-import json
-import sqlite3
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import ClassVar, Self
+from weakref import WeakSet
 
-from ablate.ledger.schema import explain_sqlite_errors, open_connection
+from ablate.ledger.columns import Row, decode_rows
+from ablate.ledger.schema import RESTORE, LedgerDamage, explain_sqlite_errors, open_connection
+from ablate.ledger.sqlite_files import WatchedFile
 
-Row = dict[str, Any]
 NO_FOLD = -1  # fold of a cell without folds: it is part of the key, where NULL is not allowed
 
 
@@ -24,15 +25,38 @@ class Records:
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger, cannot be opened, or is damaged.
+        ConfigError: the file is no ledger, cannot be opened, or is damaged (LedgerDamage).
     """
 
+    _open: ClassVar["WeakSet[Records]"] = WeakSet()  # all of this process
+    _opening: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
+        """Open the file, unless it is no longer the one that this process has open already."""
         self.path = Path(path)
+        self.fault: Exception | None = None  # what another thread has found (`check_file`)
+        with self._opening:
+            earlier = [records for records in self._open if records.path == self.path]
+        for records in earlier:
+            # its write-ahead log would be taken for that of another file, and damage this file
+            records.check_file()
         self._connection = open_connection(self.path, timeout)
+        self.file = WatchedFile(self.path)
+        with self._opening:
+            self._open.add(self)
 
     def close(self) -> None:
+        with self._opening:
+            self._open.discard(self)
         self._connection.close()
+
+    def check_file(self) -> None:
+        """Raise an error if the file was deleted, replaced, cut or damaged since it was opened."""
+        if (fault := self.file.find_fault()) is not None:
+            remedy = f"It must not be changed while it is in use. {RESTORE}"
+            raise LedgerDamage(str(self.path), f"{fault}. {remedy}")
+        if self.fault is not None:
+            raise self.fault
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +67,7 @@ class Records:
     def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """Return the rows of a SQL statement, with `*_json` columns decoded."""
         with explain_sqlite_errors(self.path):
-            return [_decode_row(row) for row in self._connection.execute(sql, values)]
+            return list(decode_rows(self._connection.execute(sql, values), self.path, sql))
 
     def get_trial(self, trial_id: str) -> Row | None:
         return next(iter(self.query("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
@@ -134,12 +158,3 @@ class Records:
         """Return the runs of a sweep in `store`, as `get_mlflow_run` does for one trial."""
         sql = "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=?"
         return self.query(sql, [store, sweep_id])
-
-
-def _decode_row(row: sqlite3.Row) -> Row:
-    """Return a row as a dict, with its `*_json` columns decoded."""
-    decoded: Row = {}
-    for column, value in dict(row).items():
-        is_json = column.endswith("_json") and value is not None
-        decoded[column.removesuffix("_json")] = json.loads(value) if is_json else value
-    return decoded

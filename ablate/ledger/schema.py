@@ -6,10 +6,10 @@ for locks, so a file lock guards the first use.
 """
 
 import errno
-import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -74,6 +74,12 @@ CREATE TABLE IF NOT EXISTS same_code(
     PRIMARY KEY(component, revision, one, other)) WITHOUT ROWID;
 """
 
+# all columns of the tables of a database
+COLUMNS = (
+    "SELECT t.name, c.name FROM sqlite_master AS t JOIN pragma_table_info(t.name) AS c "
+    "WHERE t.type='table' ORDER BY t.name, c.cid"
+)
+MOST_BYTES = 2**26  # of one value
 # Columns that came later: table, column, declaration. Older rows have NULL there.
 ADDED_COLUMNS = (
     ("evaluations", "recorded", "REAL"),
@@ -88,36 +94,40 @@ CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
 DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
-# SQLite's messages about a damaged or foreign file.
-_DAMAGED = ("not a database", "malformed", "Could not decode", "no such", "has no column")
-# SQLite's messages about a ledger that cannot be written now → what to do.
+# SQLite's messages about a ledger that cannot be written now → what to do. All messages that are
+# not listed come from a damaged file.
 _REMEDIES = {
     "full": "Free some space and start again: everything recorded is kept.",
     "locked": "End the process that locks the file, or wait, and start again.",
     "I/O": "Check the disk and start again: everything recorded is kept.",
 }
-_RESTORE = "Move what is at this path away and restore a copy, or give another --out."
+RESTORE = (
+    "Move this file and those beside it that end in -wal and -shm away and restore a copy, or give "
+    "another --out."
+)
 
 
 class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O error); committed data are safe."""
 
 
+class LedgerDamage(ConfigError):
+    """The ledger's file is damaged, was replaced, or has content that no ablate has written."""
+
+
 @contextmanager
 def explain_sqlite_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of JSON in its columns into one sentence with a remedy."""
+    """Turn errors of SQLite into one sentence with a remedy."""
     try:
         yield
     except Timeout as error:  # of the file lock in `_create_or_migrate`
         raise LedgerError(
             f"Another process is creating the ledger {path}. {_REMEDIES['locked']}"
         ) from error
-    except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
-        text = str(error)
-        if isinstance(error, json.JSONDecodeError) or any(words in text for words in _DAMAGED):
-            raise ConfigError(
-                str(path), f"the file is no intact SQLite database ({text[:200]})", _RESTORE
-            ) from error
+    except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
+        raise  # a bug
+    except sqlite3.DatabaseError as error:
+        text = str(error)[:200]
         if "readonly" in text or "unable to open" in text:
             raise ConfigError(
                 str(path),
@@ -129,7 +139,9 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
                 raise LedgerError(
                     f"The ledger {path} cannot be written ({text}). {remedy}"
                 ) from error
-        raise
+        raise LedgerDamage(
+            str(path), f"the file is no intact SQLite database ({text})", RESTORE
+        ) from error
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -176,10 +188,12 @@ def open_connection(path: Path, timeout: float) -> sqlite3.Connection:
     with explain_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
-            connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA trusted_schema=OFF")  # another user may have made the file
+            # another user may have made the file
+            connection.execute("PRAGMA trusted_schema=OFF")
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             if _read_version(connection) != VERSION:
                 _create_or_migrate(connection, path, timeout)
+            _check_tables(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
             connection.close()
@@ -196,10 +210,16 @@ def _check_file(path: Path) -> None:
     try:
         header = read_header(path)
     except NoDatabase as error:
-        raise ConfigError(str(path), str(error), _RESTORE) from None
+        raise LedgerDamage(str(path), str(error), RESTORE) from None
     except sqlite3.DatabaseError:
         return  # being written, or damaged: `open_connection` finds out
-    if header is None or not header.tables:  # no file, or an empty one
+    if header is None:  # no file
+        return
+    if not header.tables:
+        # A database is never empty while it has a write-ahead log. SQLite would delete the log, and
+        # then wait for locks of the processes that have the former database open.
+        if path.stat().st_size == 0 and path.with_name(f"{path.name}-wal").exists():
+            raise LedgerDamage(str(path), "the file is empty, unlike its log", RESTORE)
         return
     if header.user_version > VERSION or header.application_id != APPLICATION_ID:
         raise ConfigError(
@@ -210,8 +230,28 @@ def _check_file(path: Path) -> None:
         )
 
 
+@cache
+def _list_needed_columns() -> frozenset[tuple[str, str]]:
+    """Return (table, column) of all tables that this version creates."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(DDL)
+        return frozenset(connection.execute(COLUMNS))
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Check that the tables are there, and no views, with all columns."""
+    missing = _list_needed_columns().difference(connection.execute(COLUMNS))
+    if missing:
+        table, column = min(missing)
+        raise LedgerDamage(
+            str(path),
+            f"its table {table} has no column {column}, so it was edited or damaged",
+            RESTORE,
+        )
+
+
 def _list_columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]
+    return [column for name, column in connection.execute(COLUMNS) if name == table]
 
 
 def _create_or_migrate(connection: sqlite3.Connection, path: Path, timeout: float) -> None:

@@ -8,10 +8,13 @@ log.
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
+
+CHECK_SHARE = 0.02  # most of the time that checks of content take
 
 
 class NoDatabase(ValueError):
@@ -25,6 +28,46 @@ class DatabaseHeader:
     application_id: int
     user_version: int
     tables: frozenset[str]
+
+
+class WatchedFile:
+    """Notice what others do to the file of an open database: SQLite itself may not.
+
+    SQLite goes on writing to a deleted file without an error, and reads from its cache what was cut
+    off. Its checkpoints never make a file smaller that is not vacuumed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Note which file is at the path now, and its size."""
+        stat = path.stat()
+        self.path, self._identity, self._size = path, (stat.st_dev, stat.st_ino), stat.st_size
+        self._checked_at, self._next_check = stat.st_mtime_ns, 0.0  # the latter is monotonic time
+
+    def find_fault(self) -> str | None:
+        """Return what was done to the file since it was opened; None if nothing was."""
+        try:
+            stat = self.path.stat()
+        except OSError as error:
+            return f"the file is gone ({error.strerror})"
+        if (stat.st_dev, stat.st_ino) != self._identity:
+            return "another file has taken its place"
+        if stat.st_size < self._size:
+            return f"the file was cut from {self._size} to {stat.st_size} bytes"
+        self._size = stat.st_size
+        return None
+
+    def find_damage_if_changed(self) -> str | None:
+        """Return the first fault in the content of a file that has changed since the last check.
+
+        SQLite writes the file itself only at checkpoints, which are rare. The check of a large file
+        is put off, so that all checks take at most `CHECK_SHARE` of the time.
+        """
+        changed_at, begin = self.path.stat().st_mtime_ns, time.monotonic()
+        if changed_at == self._checked_at or begin < self._next_check:
+            return None
+        damage, end = find_damage(self.path), time.monotonic()
+        self._checked_at, self._next_check = changed_at, end + (end - begin) / CHECK_SHARE
+        return damage
 
 
 @contextlib.contextmanager

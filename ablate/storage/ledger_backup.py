@@ -31,7 +31,8 @@ from typing import Self
 from pydantic import TypeAdapter
 
 from ablate.ledger.owner import STALE_SECONDS, Owner
-from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
+from ablate.ledger.records import Records
+from ablate.ledger.schema import APPLICATION_ID, RESTORE, VERSION, LedgerDamage, LedgerError
 from ablate.ledger.sqlite_files import (
     NoDatabase,
     copy_database,
@@ -176,6 +177,11 @@ class LedgerBackup:
             if self._fault:
                 self._fault = ""
                 self.print_line(f"storage: {self.storage} is up to date again")
+        except LedgerDamage as error:  # it ends the run
+            if not self._fault:
+                text = f"{self.storage} keeps its copy of the ledger, which may replace this file"
+                self.print_line(f"warning: storage: {text}. {error}")
+            self._fault = str(error)
         except OSError as error:
             if not self._fault or is_last:
                 text = f"{str(error).rstrip('.')}. The local ledger {self.ledger} is complete."
@@ -203,7 +209,10 @@ class LedgerBackup:
             stats = [path.stat() for path in paths if path.exists()]
             new_stats = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
             if new_stats != self._copied_stats:
-                copy_database(self.ledger, Path(folder) / LEDGER)
+                with Records(self.ledger):  # refuses a file that was damaged or replaced meanwhile
+                    copy_database(self.ledger, Path(folder) / LEDGER)
+                if (fault := find_fault(Path(folder) / LEDGER)) is not None:
+                    raise LedgerDamage(str(self.ledger), f"{fault}. {RESTORE}")
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 copy_number += 1
             # renew the lease

@@ -22,7 +22,7 @@ from ablate.engine.driver import stop_on_signals
 from ablate.engine.driver_status import DriverStatusFile, list_drivers
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
@@ -99,8 +99,10 @@ class Follower:
                 with preview_progression(plan, settings) as progression:
                     check_inputs(plan, progression, settings.cache, device)
                     check_data(plan, progression, settings.cache)
-            with stop_on_signals(stop) as signals, status:
-                self.run(detach=detach)
+            with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, stop):
+                with stop_on_signals(stop) as signals, status:
+                    self.run(detach=detach)
+                ledger.check_file()  # heartbeats stop this process if the ledger is of no use
         return next(iter(signals), signal.SIGINT if self.stop.is_set() else None)
 
     def run(self, *, detach: bool = False) -> None:

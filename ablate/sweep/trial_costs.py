@@ -43,7 +43,7 @@ def build_cost_key(config: Mapping[str, Any], *, sized: bool = True) -> str:
         return {k: drop_floats(v) for k, v in kept.items()}
 
     fields = [
-        config[section].get(name)
+        config.get(section, {}).get(name)
         for section, names in KIND.items()
         for name in names
         if sized or name not in SIZES
@@ -83,7 +83,8 @@ class TrialCosts:
         # read the trials that have finished since the last call
         for row in queries.list_finished_trials(self._records, self._latest):
             self._latest, needs = max(self._latest, row["ended"]), read_needs(row)
-            if "seconds" in needs and row["steps"] and row["epochs"]:
+            has_batches = "batch_size" in row["config"]["training"]  # not in every older ledger
+            if "seconds" in needs and row["steps"] and row["epochs"] and has_batches:
                 self._measured[row["trial_id"]] = TrialCost(
                     build_cost_key(row["config"], sized=False),
                     str((row["provenance"] or {}).get("device")),

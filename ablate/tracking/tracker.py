@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
-from ablate.ledger.schema import LedgerError
+from ablate.ledger.schema import LedgerDamage, LedgerError
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
 from trainables.errors import ConfigError
 
@@ -68,18 +68,23 @@ class TrackerThread:
             Whether the tracker has everything; otherwise a warning has said how to write the rest.
 
         Raises:
+            LedgerDamage: the ledger cannot be read any more.
             TrackingError: an unexpected error has ended the thread of a required tracker before.
         """
         self._status = status
         self._closing.set()
-        # wait as long as the number of trials that the tracker lacks goes down
-        lacking, before = self._count_unlogged(), math.inf
-        while lacking < before and self._thread.is_alive():
-            self._thread.join(self.drain_seconds)
-            before, lacking = lacking, self._count_unlogged()
-        is_late = self._thread.is_alive()
-        self._given_up.set()
-        self._thread.join(LAST_SECONDS)  # time for the thread to close the ledger
+        try:
+            # wait as long as the number of trials that the tracker lacks goes down
+            lacking, before = self._count_unlogged(), math.inf
+            while lacking < before and self._thread.is_alive():
+                self._thread.join(self.drain_seconds)
+                before, lacking = lacking, self._count_unlogged()
+            is_late = self._thread.is_alive()
+        finally:
+            self._given_up.set()
+            self._thread.join(LAST_SECONDS)  # time for the thread to close the ledger
+        if isinstance(self._error, LedgerDamage):
+            raise self._error
         # say what the tracker lacks
         tracker, fault = self.tracker, ""
         if is_late:
@@ -109,6 +114,8 @@ class TrackerThread:
             with Ledger(self.ledger_path) as ledger:
                 self.tracker.open(ledger, self.sweep_id)
                 self._sync_until_closed()
+        except LedgerDamage as error:
+            self._error = error  # `close` raises it
         except BaseException as error:
             self._error = error
             text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"

@@ -127,7 +127,10 @@ class Sweep:
                 "title": "A made-up sweep",
                 "objective": "val/map_at_r",
                 "studies": {
-                    "tune": {"design": "search", "sampler": "tpe", "trials": 6, "space": {}},
+                    "tune": {
+                        **{"design": "search", "sampler": "tpe", "trials": 6, "space": {}},
+                        **{"round": 4, "startup": 8},
+                    },
                     "table4": {"design": "components"},
                     "tuned": {"design": "compare"},
                     "grid": {"design": "grid"},

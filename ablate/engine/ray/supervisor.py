@@ -233,6 +233,7 @@ class Supervisor:
                 }
             )
             for message in process.iterate_messages():  # None at each half second without one
+                self.dispatch.ledger.check_file()
                 if self.display is not None:
                     self.display.refresh()
                 # after a request to stop, running trials get a minute to end

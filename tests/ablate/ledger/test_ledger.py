@@ -20,7 +20,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError, open_connection
 from ablate.ledger.sources import Sources
 from ablate.ledger.sqlite_files import find_damage, read_header
-from tests.ablate.synthetic import FINAL
+from tests.ablate.synthetic import CONFIG, FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
 from trainables.machine.processes import host_name
@@ -63,7 +63,7 @@ def test_four_processes_at_once_on_a_fresh_file(tmp_path: Path) -> None:
 
 def test_a_trial_from_claim_to_fact(ledger: Ledger) -> None:
     me = Owner.from_this_process()
-    assert ledger.claim("t", "h", 3, {"lr": 0.1}, me) == "mine"
+    assert ledger.claim("t", "h", 3, CONFIG, me) == "mine"
     ledger.record_epochs(
         "t",
         [{"epoch": e, "steps": 10 * e, "seconds": 0.5, "metrics": {"m": e}} for e in (1, 2)],
@@ -71,7 +71,7 @@ def test_a_trial_from_claim_to_fact(ledger: Ledger) -> None:
     ledger.record_final("t", FINAL)
     trial = ledger.get_trial("t")
     assert trial is not None and trial["status"] == "done" and trial["owner"] is None
-    assert trial["config"] == {"lr": 0.1} and trial["provenance"] == {"device": "cpu"}
+    assert trial["config"] == CONFIG and trial["provenance"] == {"device": "cpu"}
     assert [e["epoch"] for e in ledger.list_epochs("t", after=1)] == [2]
     assert ledger.get_evaluations("t") == {"val": {"map_at_r": 0.5}}
     assert ledger.get_evaluations("t", "another") == {}
@@ -139,7 +139,7 @@ def test_a_heartbeat_goes_on_after_errors(
 
     monkeypatch.setattr(Ledger, "record_heartbeat", record)
     monkeypatch.setattr(ledger_module, "HEARTBEAT_SECONDS", 0.01)
-    with send_heartbeats(ledger.path, Owner.from_this_process()):
+    with send_heartbeats(ledger, Owner.from_this_process()):
         assert recorded.wait(60)
     assert len(caplog.records) == warnings
 
@@ -174,7 +174,7 @@ def test_the_first_proposal_stands(ledger: Ledger) -> None:
 def before_folds_came_first(path: Path) -> list[dict[str, Any]]:
     """A ledger of version 4, as SQLite keeps one: its key's last column stands last."""
     with Ledger(path) as ledger:
-        ledger.claim("t-s0", "h", 0, {}, Owner.from_this_process())
+        ledger.claim("t-s0", "h", 0, CONFIG, Owner.from_this_process())
         ledger.record_final("t-s0", FINAL)
         cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
         ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
@@ -242,7 +242,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
 def test_a_ledger_of_before_gets_what_it_lacks(
     ledger: Ledger, version: int, changes: list[str]
 ) -> None:
-    ledger.claim("t", "h", 0, {}, Owner.from_this_process())
+    ledger.claim("t", "h", 0, CONFIG, Owner.from_this_process())
     ledger.record_final("t", FINAL)
     ledger.put_proposal("k", 0, {"lr": 0.1}, "h")
     with ledger.begin_transaction() as db:
@@ -267,7 +267,7 @@ def test_a_ledger_of_before_gets_what_it_lacks(
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     """MLflow's points carry it: moved, they would be logged once more."""
     me = Owner.from_this_process()
-    ledger.claim("t", "h", 0, {}, me)
+    ledger.claim("t", "h", 0, CONFIG, me)
     ledger.record_epochs("t", [{"epoch": 1, "steps": 1, "seconds": 0.5, "metrics": {"m": 1.0}}])
     again = {"epoch": 1, "steps": 1, "seconds": 9.5, "metrics": {"m": 1.0}}
     ledger.record_final("t", FINAL, [again])

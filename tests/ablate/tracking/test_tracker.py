@@ -29,9 +29,10 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
+from tests.ablate.synthetic import CONFIG
 with Ledger({str(sweep.ledger_path)!r}) as ledger:
     for trial in {trials[3:]!r}:
-        ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.from_this_process())
+        ledger.claim(trial, "0" * 64, 0, CONFIG, Owner.from_this_process())
         ledger.record_epochs(
             trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
     tracker = TrackerThread(ledger.path, MlflowTracker({sweep.uri!r}), {sweep.sweep_id!r})

@@ -36,9 +36,10 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.base import build_trackers
 from ablate.tracking.tracker import TrackerThread
+from tests.ablate.synthetic import CONFIG
 out, sweep_id, trial = Path(sys.argv[1]), *sys.argv[2:]
 with Ledger(out / "ledger.sqlite") as ledger:
-    ledger.claim(trial, "0" * 64, 0, {"a": 1}, Owner.from_this_process())
+    ledger.claim(trial, "0" * 64, 0, CONFIG, Owner.from_this_process())
     trackers = build_trackers(("tensorboard", "wandb"), out)
     threads = [TrackerThread(ledger.path, tracker, sweep_id, interval=0.01) for tracker in trackers]
     for thread in threads:
