@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from ablate.designs.parts import NEUTRAL
 from ablate.designs.promote import SOURCE
 from ablate.ledger import queries
-from ablate.ledger.records import Records, Row
+from ablate.ledger.columns import Row
+from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell
 from ablate.sweep.progression import list_earlier_of_round
 from reports.frame import list_objectives

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic_core import from_json
 from typing_extensions import TypedDict  # pydantic refuses that of Python 3.11
 
@@ -123,10 +131,10 @@ class Training(TypedDict):
     micro_batch: NotRequired[Positive | None]
 
 
+@with_config(ConfigDict(strict=True))
 class Config(TypedDict):
     """The configuration of a trial that is done; others may be invalid, or lack what is default."""
 
-    __pydantic_config__ = ConfigDict(strict=True)
     data: Data
     backbone: Backbone
     embedding: NotRequired[Row]
@@ -135,10 +143,10 @@ class Config(TypedDict):
     training: Training
 
 
+@with_config(ConfigDict(strict=True))
 class Columns(TypedDict, total=False):
     """The columns of all tables and queries; `x_json` is decoded under the name `x`."""
 
-    __pydantic_config__ = ConfigDict(strict=True)
     # trials
     trial_id: Name
     config_hash: Name
@@ -237,4 +245,4 @@ def build_damage(error: Exception, row: Row, path: Path, sql: str) -> LedgerDama
     else:
         text = f"one of its texts is no JSON ({error})"
     where = f"row of {table} ({', '.join(keys)})" if keys else f"row of {table}"
-    return LedgerDamage(str(path), f"a {where} was not written by ablate: {text}. {RESTORE}")
+    return LedgerDamage(str(path), f"a {where} was not written by ablate: {text}", RESTORE)

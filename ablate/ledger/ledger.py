@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from ablate.ledger.columns import Row
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
-from ablate.ledger.records import NO_FOLD, Records, Row
+from ablate.ledger.records import NO_FOLD, Records
 from ablate.ledger.schema import (
     CELLS,
     RESTORE,
@@ -370,7 +371,7 @@ def send_heartbeats(
                 with Ledger(ledger.path) as own_connection:
                     own_connection.record_heartbeat(owner)
                 if (damage := ledger.file.find_damage_if_changed()) is not None:
-                    raise LedgerDamage(str(ledger.path), f"{damage}. {RESTORE}")
+                    raise LedgerDamage(str(ledger.path), damage, RESTORE)
                 failing_since = None
             except Exception as error:  # without heartbeats others take the trials over
                 now = time.monotonic()

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from ablate.ledger.records import NO_FOLD, Records, Row
+from ablate.ledger.columns import Row
+from ablate.ledger.records import NO_FOLD, Records
 from ablate.values.limits import Limits, describe_needs, read_needs
 from trainables.errors import ConfigError
 

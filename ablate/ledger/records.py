@@ -53,8 +53,9 @@ class Records:
     def check_file(self) -> None:
         """Raise an error if the file was deleted, replaced, cut or damaged since it was opened."""
         if (fault := self.file.find_fault()) is not None:
-            remedy = f"It must not be changed while it is in use. {RESTORE}"
-            raise LedgerDamage(str(self.path), f"{fault}. {remedy}")
+            raise LedgerDamage(
+                str(self.path), fault, f"It must not be changed while it is in use. {RESTORE}"
+            )
         if self.fault is not None:
             raise self.fault
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import queries
-from ablate.ledger.records import Records, Row
+from ablate.ledger.columns import Row
+from ablate.ledger.records import Records
 from ablate.values.errors import check_known
 from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line

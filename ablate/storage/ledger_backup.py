@@ -212,7 +212,7 @@ class LedgerBackup:
                 with Records(self.ledger):  # refuses a file that was damaged or replaced meanwhile
                     copy_database(self.ledger, Path(folder) / LEDGER)
                 if (fault := find_fault(Path(folder) / LEDGER)) is not None:
-                    raise LedgerDamage(str(self.ledger), f"{fault}. {RESTORE}")
+                    raise LedgerDamage(str(self.ledger), fault, RESTORE)
                 self.storage.upload(LEDGER, Path(folder) / LEDGER)
                 copy_number += 1
             # renew the lease

@@ -13,8 +13,8 @@ from typing import Any
 
 from ablate.designs.base import SampledDesign, StudyBase
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
+from ablate.ledger.columns import Row
 from ablate.ledger.facts import Facts
-from ablate.ledger.records import Row
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
