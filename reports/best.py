@@ -45,10 +45,11 @@ class BestCell:
     seeds: tuple[int, ...]  # of these trials
 
 
-def average_values(values: Sequence[Sequence[float]]) -> tuple[float, ...] | None:
+def average_values(values: Sequence[Sequence[float | None]]) -> tuple[float, ...] | None:
     """Return each objective's mean over a cell's trials; None if a value is missing or infinite."""
-    columns = [*zip(*values, strict=True)]
-    if not columns or not all(map(math.isfinite, (value for row in values for value in row))):
+    numbers = [[math.nan if value is None else value for value in row] for row in values]
+    columns = [*zip(*numbers, strict=True)]
+    if not columns or not all(math.isfinite(value) for row in numbers for value in row):
         return None
     return tuple(math.fsum(column) / len(column) for column in columns)
 

@@ -1,5 +1,6 @@
 """Format metrics, coordinates and numbers for readers."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ def format_level(value: Any) -> str:
         return f"{value['name']}({options})" if options else str(value["name"])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if value and not 1e-3 <= abs(value) < 1e5:
+    if value and math.isfinite(value) and not 1e-3 <= abs(value) < 1e5:
         mantissa, exponent = f"{value:.3e}".split("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return f"{value:.4g}"

@@ -24,6 +24,7 @@ from ablate.engine.ray.supervisor import RayStartError
 from ablate.ledger.schema import LedgerError
 from ablate.storage import ledger_backup
 from tests.faults.sweeps import Sweep
+from trainables.errors import ConfigError
 
 ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an exception
 SPEC: dict[str, Any] = {
@@ -76,9 +77,9 @@ def main(out: str, more: dict[str, Any]) -> int:
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)
-    except (LedgerError, RayStartError) as error:  # as the command `ablate run` has it
+    except (ConfigError, LedgerError, RayStartError) as error:  # as the command `ablate run` has it
         print(error, flush=True)
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
     print(describe_ending(outcome, settings.out), flush=True)
     return outcome.code
 
