@@ -104,6 +104,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.slow
 def test_the_table_and_the_figure_are_written_as_ours_are(answer: dict[str, Any]) -> None:
     assert answer["csv"].splitlines() == ["cell,least,most", "x=1,1.0,1.2", "x=2,2.0,2.2"]
     assert all("Range over seeds" in text for text in answer["texts"])

@@ -63,7 +63,7 @@ def ask(port: int, method: str, path: str, host: str) -> int:
 
 def prepare(folder: Path) -> None:
     with Ledger(folder / "runs" / "ledger.sqlite") as ledger:
-        ledger.put_sweep("0123456789ab", "made", {"name": "made"}, {})
+        ledger.put_sweep("0123456789ab", "made", {"objective": "val/map_at_r", "studies": {}}, {})
     page = folder / "runs" / "reports" / "made-0123456789ab" / "report.html"
     page.parent.mkdir(parents=True)
     page.write_text("<p>the report</p>", "utf-8")

@@ -65,6 +65,7 @@ def test_missing_weights_are_listed_with_the_command_that_fetches_them(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_every_backbone_that_is_tuned_has_adapters() -> None:
     plan = sources.plan(LORA)
     for level in set(LEVELS).difference(["dinov2_mean", "dinov2_both"]):

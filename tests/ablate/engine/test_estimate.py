@@ -88,6 +88,7 @@ studies:
 """
 
 
+@pytest.mark.slow
 def test_a_pilot_gives_time_memory_and_ratios_of_terms_and_trains_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

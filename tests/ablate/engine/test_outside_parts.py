@@ -109,6 +109,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return output
 
 
+@pytest.mark.slow
 def test_they_run_through_a_sweep(answer: dict[str, Any]) -> None:
     rows = {name: [r for r in answer["rows"] if r["study"] == name] for name in SPEC["studies"]}
     rates = [row["coords/optimizer.lr"] for row in rows["tune"]]

@@ -109,6 +109,7 @@ def test_an_address_that_names_no_storage(monkeypatch: pytest.MonkeyPatch) -> No
             Storage(address)
 
 
+@pytest.mark.slow
 def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     password = "w0rd-of-a-kind"
     uri = f"s3://key:{password}@bucket/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow
 def test_a_planted_gain_is_better_and_no_gain_is_not() -> None:
     # a process of its own, because the method is registered for as long as it lives
     command = [sys.executable, "-m", "tests.ablate.planted", "3", "1.2"]

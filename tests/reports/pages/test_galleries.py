@@ -35,6 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Report:
     return compile_report(sweep.uri, sweep.sweep_id, folder / "reports")
 
 
+@pytest.mark.slow
 def test_the_report_stays_small_and_names_the_pages(made: Report) -> None:
     text, page = made.html.read_text(), made.paths[PAGES["gallery"]]
     assert page.stat().st_size > 1_000_000 and made.html.stat().st_size < 300_000

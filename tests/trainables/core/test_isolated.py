@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import sys
@@ -28,6 +30,7 @@ assert final.evaluations["val"]["recall_at_1"] > 0.5, final.evaluations
 """
 
 
+@pytest.mark.slow
 def test_a_trial_trains_without_them(drawn: Path, shared_cache: Path) -> None:
     command = [sys.executable, "-c", SCRIPT, str(drawn), str(shared_cache)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -206,6 +206,7 @@ def test_uncertainty_is_ranked(model: Reader) -> None:
     assert ends[1] == pytest.approx(sorted(values)[::-1][:3], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_process_reads_what_it_can_and_tells_the_rest(
     trial: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
