@@ -16,6 +16,7 @@ from reports.pages.html import STOPPED
 from reports.store import open_client
 
 
+@pytest.mark.slow
 def test_a_verdict_waits_for_all_trials_of_its_study(sweep: Any, tmp_path: Path) -> None:
     trials = sweep.plan(seeds=2)
     with Ledger(sweep.ledger_path) as ledger:

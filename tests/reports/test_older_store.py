@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reports.best import format_best_config
 from reports.frame import load_frame
 from reports.pages import csv_table
@@ -14,6 +16,7 @@ from reports.pages.facts import collect_facts
 from reports.tables.build import build_all
 
 
+@pytest.mark.slow
 def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) -> None:
     """Before, all settings of a trial were parameters of its run; now they lie in a tag."""
     reports = {}

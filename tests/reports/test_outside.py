@@ -112,6 +112,7 @@ def test_the_table_and_the_figure_are_written_as_ours_are(answer: dict[str, Any]
     assert set(answer["figure"]) == {"png", "svg"} and min(answer["figure"].values()) > 1000
 
 
+@pytest.mark.slow
 def test_the_metric_is_evaluated_and_its_text_is_part_of_the_evaluator(
     answer: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -98,7 +98,7 @@ def is_clear(message: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "batch", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, BATCHES))]
+    "batch", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, *range(2, BATCHES)))]
 )
 def test_a_mutated_spec_plans_or_says_what_is_wrong(batch: int, tmp_path: Path) -> None:
     rng = random.Random(f"mutants {batch}")

@@ -132,7 +132,14 @@ def test_a_known_configuration_is_proposed_again_and_trained_once(
     assert second.trained == 4 * 2  # without the points; the rows are known too
 
 
-@pytest.mark.parametrize(("sampler", "seed"), [("tpe", 0), ("tpe", 1), ("cmaes", 2)])
+@pytest.mark.parametrize(
+    ("sampler", "seed"),
+    [
+        ("tpe", 0),
+        pytest.param("tpe", 1, marks=pytest.mark.slow),
+        pytest.param("cmaes", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_kills_change_no_proposal_of_sweeps_that_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, seed: int
 ) -> None:

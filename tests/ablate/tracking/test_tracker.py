@@ -20,6 +20,7 @@ from ablate.tracking.tracker import TrackingError, replay
 from tests.ablate.tracking.store import assert_complete, children, finish_some, runs, wait_until
 
 
+@pytest.mark.slow
 def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any) -> None:
     trials = sweep.plan(seeds=1)[:6]
     sweep.finish(trials[:3])

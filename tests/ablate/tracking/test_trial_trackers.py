@@ -83,6 +83,7 @@ def copy_to(sweep: Sweep, *options: str) -> None:
         assert thread.close()
 
 
+@pytest.mark.slow
 def test_values_equal_the_ledger_s(sweep: Sweep) -> None:
     trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
     sweep.finish(trials)

@@ -144,6 +144,7 @@ def test_cells_and_seeds_of_one_alone_are_named() -> None:
     assert "Only in the first: variant=plain." in format_comparison(first, second)
 
 
+@pytest.mark.slow
 def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, sweep = str(finished.folder), finished.sweep_id
     assert main(["diff", sweep, sweep, "--out", out, "--other", finished.uri]) == 0

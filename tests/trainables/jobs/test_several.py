@@ -58,6 +58,7 @@ def test_one_is_ended_and_the_trial_goes_on_with_others(
     assert [event["event"] for event in run_job(by(2, job_request))] == ["final"]
 
 
+@pytest.mark.slow
 def test_what_one_cannot_do_none_does(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
     job_request = job(config(drawn), shared_cache, tmp_path)
     with pytest.raises(ConfigError, match=r"2 processes .*backbone.mode: frozen"):

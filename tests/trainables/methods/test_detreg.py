@@ -87,7 +87,7 @@ def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
 # --- the terms by loops ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["realnvp", "nice", "glow"])
+@pytest.mark.parametrize("kind", ["realnvp", "nice", pytest.param("glow", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("across", ["sum", "mean", "product"])
 def test_r_by_loops(kind: str, across: str) -> None:
     found = {}

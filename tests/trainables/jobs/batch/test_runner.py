@@ -32,6 +32,7 @@ def ran(settings: BatchSettings, count: int, processes: int = 1) -> int:
     return report(settings, entries)
 
 
+@pytest.mark.slow
 def test_every_trial_ends_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
