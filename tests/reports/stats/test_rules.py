@@ -99,7 +99,7 @@ def test_the_default_rule_by_its_formula(blocks: int) -> None:
 
 def test_holm_s_intervals_leave_out_zero_exactly_where_holm_rejects() -> None:
     calls = set()
-    for seed in range(4):
+    for seed in (7, 8, 9):  # one of five rows is left out, all are, none is
         sample = draw_sample(seed, rows=5, blocks=5)
         gaps = [sample.compute_differences(name) for name in sample.rows]
         p = [stats.ttest_1samp(gap, 0).pvalue for gap in gaps]
