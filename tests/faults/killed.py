@@ -135,8 +135,8 @@ class Run:
             return 0
         with Ledger(self.ledger) as ledger:
             (epochs,) = ledger.query("SELECT count(*) AS n FROM epochs")
-            (lengths,) = ledger.query("SELECT sum(length(metrics_json)) AS n FROM evaluations")
-        return int(epochs["n"]) + int(lengths["n"] or 0)
+            (lengths,) = ledger.query("SELECT coalesce(sum(length(metrics_json)), 0) AS n FROM evaluations")
+        return int(epochs["n"]) + int(lengths["n"])
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
         """Every table but for the run ids, which each store draws anew."""
