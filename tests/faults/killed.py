@@ -135,7 +135,9 @@ class Run:
             return 0
         with Ledger(self.ledger) as ledger:
             (epochs,) = ledger.query("SELECT count(*) AS n FROM epochs")
-            (lengths,) = ledger.query("SELECT coalesce(sum(length(metrics_json)), 0) AS n FROM evaluations")
+            (lengths,) = ledger.query(
+                "SELECT coalesce(sum(length(metrics_json)), 0) AS n FROM evaluations"
+            )
         return int(epochs["n"]) + int(lengths["n"])
 
     def tables(self) -> dict[str, list[dict[str, str]]]:
