@@ -99,7 +99,7 @@ def check_deep_values(
             continue
         least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
         fault = (
-            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.4g} "
+            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.6g} "
             f"to {most:.6g}, but {black:g} is read as black and {white:g} as white"
         )
         if stated is not None or 2 * len(misfits) < len(group):
