@@ -1,6 +1,7 @@
 """The axes of a search space, and their values on the unit interval and in Optuna."""
 
 import math
+import warnings
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
@@ -290,7 +291,10 @@ class Axis(Strict, extra="forbid", frozen=True):
             whole_step = int(self.step or 1)
             return distributions.IntDistribution(low, high, log=self.log, step=whole_step)
         step = None if self.step is None else float(self.step)
-        return distributions.FloatDistribution(low, high, log=self.log, step=step)
+        # Optuna computes the end again and warns where it differs in the last digit (step: 1/3)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*not divisible by `step`", UserWarning)
+            return distributions.FloatDistribution(low, high, log=self.log, step=step)
 
     def to_optuna(self, value: Any) -> Any:
         """Return a value in the form that Optuna's distribution has: a choice as its index."""

@@ -128,6 +128,8 @@ class PictureFiles:
         """Return a picture's pixels and its values of more than 8 bits, or why it has none."""
         if (character := find_unfit_character(str(picture.path))) is not None:
             return f"its name has {character}"
+        if picture.path.exists() and not picture.path.is_file():
+            return "it is a folder, a pipe or a device, and no file"
         try:
             return decode_with_values(picture, self.short_side, self.grey_range)
         except ConfigError as error:
@@ -162,7 +164,11 @@ def convert_to_images(
     # convert PIL images, whose sizes may differ
     if isinstance(images, Image.Image):
         images = [images]
-    if len(images) == 0:
+    try:
+        count = len(images)
+    except TypeError:  # a generator, None, a number
+        raise ConfigError("images", f"Images cannot be {type(images)}", IMAGES_REMEDY) from None
+    if count == 0:
         raise ConfigError("images", "There is no image. Give at least one image.")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         converted = {
@@ -182,7 +188,8 @@ def convert_to_images(
     is_grey, has_channels = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] in (1, 3)
     # [H, W, 3], [H, W, 4] or [3, H, W], not [N, H, W]
     is_one_coloured = is_grey and (pixels.shape[-1] in (3, 4) or pixels.shape[0] == 3)
-    if pixels.dtype == torch.uint8 and (is_grey or has_channels) and not is_one_coloured:
+    is_array = (is_grey or has_channels) and pixels.numel() > 0
+    if pixels.dtype == torch.uint8 and is_array and not is_one_coloured:
         return replace(Images.from_equal_sizes(pixels.cpu(), frame), resize=resize)
     raise ConfigError(
         "images", f"The images are {pixels.dtype} of shape {tuple(pixels.shape)}", IMAGES_REMEDY

@@ -2,7 +2,8 @@
 
 Without `data.grey_range`, greys of 16 and 32 bits are read as 0 … 65535, and floats as 0 … 255. A
 camera of 12 bits, or a program that saves 0 … 1 as floats, fills a small part of this range, and
-its pictures would be black. A single dark photograph proves nothing, so the images of a data set,
+its pictures would be black; those of a thermal camera, such as 30000 … 31000, would have few levels
+of grey. A single dark photograph proves nothing, so the images of a data set,
 or of one call of `model.embed`, are judged together.
 """
 
@@ -20,6 +21,7 @@ Range = tuple[float, float]  # the values of black and white
 INTEGERS, FLOATS, COLOURS = "greys of 16 or 32 bits", "float greys", "colours of 16 bits"
 WHITES = {INTEGERS: 65535, FLOATS: 255, COLOURS: 65535}  # what is read as white
 LEAST_SHARE = 1 / 4  # of the range: an image of lower values is nearly black
+LEAST_SPAN = 1 / 16  # of the range: an image of one colour apart, a smaller span has few levels
 SLACK = 1 / 10  # of the range: beyond it, cut off values are visible
 
 
@@ -72,7 +74,7 @@ def check_deep_values(
     where: str = OPTION,
     remedy: str = "Give the values of black and white",
 ) -> list[str]:
-    """Refuse images of which at least half are nearly black, or cut off without `data.grey_range`.
+    """Refuse images of which at least half are nearly black, flat, or cut off by no stated range.
 
     Args:
         images: names and values of all images that are judged together.
@@ -82,7 +84,7 @@ def check_deep_values(
 
     Returns:
         Sentences on kinds of which fewer images are so, and on those that `data.grey_range` makes
-        nearly black.
+        nearly black or flat.
     """
     notes, by_kind = list[str](), dict[str, dict[str, DeepValues]]()
     for name, values in images:
@@ -97,13 +99,18 @@ def check_deep_values(
             continue
         least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
         fault = (
-            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.4g} "
+            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.6g} "
             f"to {most:.6g}, but {black:g} is read as black and {white:g} as white"
         )
         if stated is not None or 2 * len(misfits) < len(group):
             notes.append(f"{fault} ({join_names([*misfits])}). Look at these files.")
         else:
-            action = f"{remedy}: {OPTION}: {_suggest_range(least, most, kind == INTEGERS)}"
+            suggestion = (
+                f"[{least:.10g}, {most:.10g}]"
+                if least >= black + LEAST_SHARE * (white - black)
+                else _suggest_range(least, most, kind == INTEGERS)
+            )
+            action = f"{remedy}: {OPTION}: {suggestion}"
             action = "Convert these images to 8 bits" if kind == COLOURS else action
             action = "Look at these files" if least == most else action
             raise ConfigError(where, f"{fault} ({join_names([*misfits])}). {action}.")
@@ -121,7 +128,10 @@ def _suggest_range(least: float, most: float, are_integers: bool) -> str:
 
 
 def _is_well_exposed(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:
-    """Return whether an image is not nearly black, and not cut off by a range nobody stated."""
+    """Return whether an image is not nearly black or flat, nor cut off by a range nobody stated."""
     span = white - black
+    one_level = 255 if values.kind == COLOURS else 0  # of an image of one colour
+    if one_level < values.most - values.least < LEAST_SPAN * span:
+        return False
     is_inside = values.least >= black - SLACK * span and values.most <= white + SLACK * span
     return values.most >= black + LEAST_SHARE * span and (is_inside or not refuses_cuts)

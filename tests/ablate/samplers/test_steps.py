@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,21 @@ def test_levels_are_as_written_whatever_the_numbers() -> None:
         values = [levels.compute_value(i) for i in range(levels.count)]
         assert values == [float(f"{low + i * step}e-{places}") for i in range(count)]
         assert [levels.to_level(levels.low + i * levels.step) for i in range(count)] == values
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step"),
+    [(0.1, 0.9, 0.8 / 3), (0, 1, 1 / 3), (0.1, 0.35, 0.1), (0.1, 0.3, 0.5), (1e-3, 1, 1 / 7)],
+)
+def test_a_step_that_does_not_divide_its_axis_is_no_warning(
+    low: float, high: float, step: float
+) -> None:
+    axis = Axis(low=low, high=high, step=step)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        distribution: Any = axis.to_optuna_distribution()
+    values = axis.list_samples()
+    assert distribution.high == pytest.approx(values[-1]) and values[-1] <= high < values[-1] + step
 
 
 def test_a_box_around_a_drifted_value_has_the_same_levels() -> None:

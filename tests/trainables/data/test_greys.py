@@ -112,6 +112,18 @@ SMALL: dict[str, tuple[Callable[[Path], None], str, list[float]]] = {
     "floats to 0.01": (lambda path: save_floats(path, 0, 0.01), "0 to 0.01", [0, 0.01]),
     "floats from -1": (lambda path: save_floats(path, -1, 1), "-1 to 1", [-1, 1]),
     "floats to 4000": (lambda path: save_floats(path, 0, 4000), "0 to 4000", [0, 4000]),
+    "thermal": (lambda path: save_integers(path, 30000, 31000), "30000 to 31000", [30000, 31000]),
+    "thermal, 32 bits": (
+        lambda path: save_integers(path, 61000, 64000, "I", "tif"),
+        "61000 to 64000",
+        [61000, 64000],
+    ),
+    "floats of little contrast": (
+        lambda path: save_floats(path, 200, 210),
+        "200 to 210",
+        [200, 210],
+    ),
+    "kelvins": (lambda path: save_floats(path, 290, 310), "290 to 310", [290, 310]),
     "floats from -200": (lambda path: save_floats(path, -200, 250), "-200 to 250", [-200, 250]),
 }
 
@@ -179,6 +191,10 @@ FULL: dict[str, tuple[Callable[[Path], None], np.ndarray]] = {
     "floats to 255": (
         lambda path: save_floats(path, 0, 255),
         (SHADES.astype(np.float32) * 255).astype(int),
+    ),
+    "16 bits, an eighth": (
+        lambda path: save_integers(path, 30000, 40000),
+        (30000 + SHADES * 10000).astype(int) >> 8,
     ),
     "8 bits": (save_bytes, (SHADES * 255).astype(int)),
     "8 bits, dark": (

@@ -112,9 +112,9 @@ def test_images_of_the_training_classes_may_be_the_test(tmp_path: Path) -> None:
         (("train/{}", "Train/{}"), ("Train/, train/", "Keep one")),
         (("train/{}", "val/{}", "valid/{}", "test/{}"), ("two are the same part", "Keep one")),
         (("train/{}", "query/{}"), ("query/, train/", "query/ and gallery/")),
-        (("train/{}", "test/{}", "gallery/{}"), ("gallery/, test/, train/", "Keep one")),
+        (("train/{}", "test/{}", "gallery/{}"), ("gallery/, test/, train/", "test/ alone")),
         # too few classes
-        (("train/{}", "test/a"), ("root/test has 1 class folders", "at least 2")),
+        (("train/{}", "test/a"), ("root/test is 1", "at least 2", "Add class folders")),
         (("train/{}", "test/x", "test/y/"), ("without an image: test/y", "Add images")),
         (("a/", "b/"), ("no image in its class folders: a, b", "Add images")),
     ],
@@ -144,6 +144,16 @@ def test_folders_that_are_classes_stay_classes(
 ) -> None:
     rows = read(tmp_path / "root", *folders)
     assert rows.official is None and len(rows.labels) == images and {*CLASSES} <= {*rows.classes}
+
+
+def test_a_validation_folder_may_have_one_class(tmp_path: Path) -> None:
+    """The plan warns of it."""
+    dataset = read(tmp_path / "root", "train/{}", "val/v", "test/{}")
+    assert {p: c.classes for p, c in count_parts(dataset).items()} == {
+        "train": 3,
+        "val": 1,
+        "test": 3,
+    }
 
 
 def test_classes_of_a_division_may_hold_a_folder_each(tmp_path: Path) -> None:

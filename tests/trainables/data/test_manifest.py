@@ -101,6 +101,24 @@ def test_such_a_column_beside_the_known_one_is_refused_too(spelling: str, tmp_pa
     assert repr(spelling) in message and "another name" in message
 
 
+@pytest.mark.parametrize("name", ["phase", "usage", "stage", "data_set", "tvt", "", "Zweck"])
+def test_a_column_of_any_name_with_the_values_of_a_missing_one_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    for train, test in (("train", "test"), ("Training", "TEST "), ("training", "valid")):
+        rows = [f"{label}{n}.jpg,{label},{train}" for label in "abc" for n in (1, 2)]
+        rows += [f"{label}{n}.jpg,{label},{test}" for label in "de" for n in (1, 2)]
+        message = refusal(tmp_path, f"path,label,{name}", *rows)
+        assert repr(name) in message and "Call it `split`" in message
+    message = refusal(tmp_path, f"path,label,split,{name}", *ROWS)
+    assert repr(name) in message and "Call it `role`" in message
+    # a table that has the column may have another one with such values
+    assert read(tmp_path, f"path,label,split,role,{name}", *(f"{row},train" for row in ROWS)).notes
+    vehicles = ("train", "test", "bus")
+    rows = [f"{label}{n}.jpg,{label},{vehicles[n]}" for label in "abcde" for n in (1, 2)]
+    assert read(tmp_path, f"path,label,{name}", *rows).notes
+
+
 @pytest.mark.parametrize(
     "names",
     [

@@ -85,7 +85,7 @@ class Folder(FileSet):
         rows, empty, passed_over = list[Row](), list[str](), Counter[str]()
         parts = _list_parts(root)
         for name, part, role in parts or [PartFolder("")]:
-            files, without_images = _list_images(root / name, passed_over)
+            files, without_images = _list_images(root / name, passed_over, part)
             rows += [Row((name / file).as_posix(), file.parts[0], part, role) for file in files]
             empty += [str(Path(name) / label) for label in without_images]
         if parts:
@@ -151,8 +151,8 @@ def _list_parts(root: Path) -> list[PartFolder]:
     if roles not in ({""}, {"query", "gallery"}):
         raise ConfigError(
             "data.root",
-            f"{root} has {listed}, but test images are in test/, or in query/ and gallery/. Keep "
-            "one of the two.",
+            f"{root} has {listed}, but test images are in test/, or in query/ and gallery/. Give "
+            "either test/ alone, or both query/ and gallery/.",
         )
     return sorted(parts, key=lambda part: (PARTS.index(part.part), [*ROLES].index(part.role)))
 
@@ -162,11 +162,14 @@ def _join(names: Sequence[str]) -> str:
     return join_names([f"{name}/" for name in names])
 
 
-def _list_images(root: Path, passed_over: Counter[str]) -> tuple[list[Path], list[str]]:
+def _list_images(
+    root: Path, passed_over: Counter[str], part: str = ""
+) -> tuple[list[Path], list[str]]:
     """Return the images of class folders, and the names of class folders without an image.
 
     The paths are relative to `root` and sorted; their first part is the class. Other files are
-    counted in `passed_over` by kind.
+    counted in `passed_over` by kind. A `part` for validation may have one class, of which the plan
+    warns.
     """
     images = {folder.name: [*iterate_images(folder, passed_over)] for folder in _list_folders(root)}
     filled = [name for name, files in images.items() if files]
@@ -183,11 +186,11 @@ def _list_images(root: Path, passed_over: Counter[str]) -> tuple[list[Path], lis
             f"the images of {_join(unclear)} in {root} lie in several folders each, with none "
             f"beside these folders. {EITHER}",
         )
-    if len(images) < 2:
+    if len(images) < (1 if part == "val" else 2):
         raise ConfigError(
             "data.root",
-            f"{root} has {len(images)} class folders, and at least 2 are needed. Give a folder "
-            "that has a folder for each class.",
+            f"the number of class folders in {root} is {len(images)}, and at least 2 are needed",
+            "Add class folders to it" if part else "Give a folder that has a folder for each class",
         )
     _count_files(root, passed_over)
     files = [Path(file).relative_to(root) for group in images.values() for file in group]

@@ -9,7 +9,8 @@ Validation images of their own are used where classes would be held out; under f
 protocol "paper" they count as training images.
 
 Other columns are not read, and a note names them. A column whose name resembles one of these four
-is refused: if it were not read, the user's own division would be lost.
+is refused, and so is one whose fields are those of a missing `split` or `role`: if it were not
+read, the user's own division would be lost.
 """
 
 import csv
@@ -70,8 +71,9 @@ class Manifest(FileSet):
                 reader = csv.reader(file, strict=True)
                 columns = next(reader, [])
                 _check_columns(root, columns)
-                lines = ((reader.line_num, fields) for fields in reader)
+                lines = [(reader.line_num, fields) for fields in reader]
                 rows = list(_read_rows(root, columns, lines))
+                _check_unread_columns(root, columns, [fields for _, fields in lines if fields])
         except ConfigError:
             raise
         except (ValueError, csv.Error) as error:
@@ -105,6 +107,23 @@ def _check_columns(table: Path, columns: Sequence[str]) -> None:
             f"the table's columns are {', '.join(columns) or 'none'}. It must have columns `path` "
             "and `label`, separated by commas.",
         )
+
+
+def _check_unread_columns(
+    table: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> None:
+    """Refuse a column of any name whose fields are those of a known column that the table lacks."""
+    fields = {"split": {"", *PART_NAMES}, "role": {"", *ROLES}}
+    for place, name in enumerate(columns):
+        values = {row[place].strip().lower() for row in rows}
+        for known in fields.keys() - {*columns}:
+            if name not in VALUES and len(values - {""}) > 1 and values <= fields[known]:
+                raise ConfigError(
+                    f"{table}: line 1",
+                    f"the column {name!r} would not be read, but has the values of `{known}`: "
+                    f"{', '.join(sorted(values - {''}))}",
+                    f"Call it `{known}`, or remove it if it is something else",
+                )
 
 
 def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
