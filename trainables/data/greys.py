@@ -103,10 +103,15 @@ def check_deep_values(
         if stated is not None or 2 * len(misfits) < len(group):
             notes.append(f"{fault} ({join_names([*misfits])}). Look at these files.")
         else:
-            action = f"{remedy}: {OPTION}: {_suggest_range(least, most, kind == INTEGERS)}"
-            action = "Convert these images to 8 bits" if kind == COLOURS else action
-            action = "Look at these files" if least == most else action
-            raise ConfigError(where, f"{fault} ({join_names([*misfits])}). {action}.")
+            raise ConfigError(
+                where,
+                f"{fault} ({join_names([*misfits])})",
+                "Look at these files"
+                if least == most
+                else "Convert these images to 8 bits"
+                if kind == COLOURS
+                else f"{remedy}: {OPTION}: {_suggest_range(least, most, kind == INTEGERS)}",
+            )
     return notes
 
 

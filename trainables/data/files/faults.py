@@ -168,7 +168,6 @@ def build_fault_error(
         faults.append(f"classes with a single image: {join_names(singles)}")
     if empty:
         faults.append(f"class folders without an image: {join_names(empty)}")
-    remedy = "Add images, or remove these folders. " if empty else ""
-    for path, error in [*unreadable.items()][:1]:
-        remedy += f"{path}: {error.message}"
-    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}. {remedy.strip()}")
+    remedies = ["Add images, or remove these folders."] if empty else []
+    remedies += [f"{path}: {error.message}" for path, error in [*unreadable.items()][:1]]
+    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}", " ".join(remedies))

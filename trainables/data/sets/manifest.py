@@ -77,7 +77,8 @@ class Manifest(FileSet):
         except (ValueError, csv.Error) as error:
             raise ConfigError(
                 str(root),
-                f"the table cannot be read ({error}). Give a complete CSV file in UTF-8.",
+                f"the table cannot be read ({error})",
+                "Give a complete CSV file in UTF-8",
             ) from error
         unread = [name or "(without a name)" for name in columns if name not in VALUES]
         note = f"columns of {root} that are not read: {join_names(unread)}"
@@ -90,20 +91,22 @@ def _check_columns(table: Path, columns: Sequence[str]) -> None:
         if name and columns.count(name) > 1:
             raise ConfigError(
                 f"{table}: line 1",
-                f"the table has {columns.count(name)} columns {name!r}. Keep one of them.",
+                f"the table has {columns.count(name)} columns {name!r}",
+                "Keep one of them",
             )
         known = None if len(columns) == 1 else _find_resembled(name, columns)
         if name not in VALUES and known is not None:
             raise ConfigError(
                 f"{table}: line 1",
-                f"the column {name!r} would not be read, but resembles `{known}`. Call it "
-                f"`{known}` ({VALUES[known]}), or give it another name if it is something else.",
+                f"the column {name!r} would not be read, but resembles `{known}`",
+                f"Call it `{known}` ({VALUES[known]}), or give it another name if it is something "
+                "else",
             )
     if not {"path", "label"} <= {*columns}:
         raise ConfigError(
             str(table),
-            f"the table's columns are {', '.join(columns) or 'none'}. It must have columns `path` "
-            "and `label`, separated by commas.",
+            f"the table's columns are {', '.join(columns) or 'none'}",
+            "It must have columns `path` and `label`, separated by commas",
         )
 
 
@@ -142,8 +145,8 @@ def _read_rows(
         if len(fields) != len(columns):
             raise ConfigError(
                 where,
-                f"the row has {len(fields)} fields, and the head has {len(columns)}. Put a field "
-                "that contains a comma in quotes, and write no field less.",
+                f"the row has {len(fields)} fields, and the head has {len(columns)}",
+                "Put a field that contains a comma in quotes, and write no field less",
             )
         yield _parse_row(dict(zip(columns, fields, strict=True)), where)
 
@@ -153,17 +156,17 @@ def _parse_row(row: dict[str, str], where: str) -> Row:
     path, label, split, role = (row.get(name, "").strip() for name in VALUES)
     part, role = PART_NAMES.get(split.lower(), split), role.lower()
     if not path or not label:
-        raise ConfigError(where, f"path {path!r} or label {label!r} is empty. Write both.")
+        raise ConfigError(where, f"path {path!r} or label {label!r} is empty", "Write both")
     if part not in PARTS:
         raise ConfigError(
             where,
-            f"split {split!r} must be train, val, test or empty. Write query and gallery, if you "
-            "have them, into the column `role`.",
+            f"split {split!r} must be train, val, test or empty",
+            "Write query and gallery, if you have them, into the column `role`",
         )
     if role not in ROLES or (role and part not in ("val", "test")):
         raise ConfigError(
             where,
-            f"the role {role!r} does not fit the split {split!r}. Only images of val and test may "
-            "have a role, which is query or gallery.",
+            f"the role {role!r} does not fit the split {split!r}",
+            "Only images of val and test may have a role, which is query or gallery",
         )
     return Row(path, label, part, role)
