@@ -195,3 +195,18 @@ def test_tables_that_were_read_before_keep_their_identity(tmp_path: Path) -> Non
     config = DataConfig(name="manifest", root=str(tmp_path))
     digest = "4d623ac80abd07d6761e67f2eb0559437ca2b2f9c88c3723c5ddb5053db1745b"
     assert DATASETS["manifest"].fingerprint(config, tmp_path / "cache") == digest
+
+
+@pytest.mark.parametrize("name", ["usage", "phase", "dataset", "x", ""])
+@pytest.mark.parametrize("known", ["split", "role"])
+def test_a_column_with_the_values_of_one_that_is_lacking_is_refused(
+    known: str, name: str, tmp_path: Path
+) -> None:
+    values = {"split": ("Train", " test"), "role": ("query", "gallery")}[known]
+    rows = [f"{label}{n}.jpg,{label},{values[n - 1]}" for label in "abcde" for n in (1, 2)]
+    message = refusal(tmp_path, f"path,label,{name}", *rows)
+    assert "line 1: " in message and repr(name) in message and f"Call it `{known}`" in message
+    # beside the known column, and with a single value or others, it divides nothing
+    read(tmp_path, f"path,label,{name},{known}", *(f"{row}," for row in rows))
+    read(tmp_path, f"path,label,{name}", *(row.replace(values[0], values[1]) for row in rows))
+    read(tmp_path, f"path,label,{name}", *rows[:-1], rows[-1] + "ing set")

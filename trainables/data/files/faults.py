@@ -71,7 +71,7 @@ class Survey:
         """Return warnings of the images; refuse greys that fill a small part of their type."""
         notes = check_deep_values(self.deep, self.grey_range)
         total = len(self.index.rows)
-        if len(self.constant) >= MANY * total > 0 and self.constant:
+        if len(self.constant) >= MANY * total > 0:
             notes.append(
                 f"{len(self.constant):,} of {total:,} images have a single colour "
                 f"({join_names(self.constant)}). Look at these files: they show nothing."

@@ -9,7 +9,8 @@ Validation images of their own are used where classes would be held out; under f
 protocol "paper" they count as training images.
 
 Other columns are not read, and a note names them. A column whose name resembles one of these four
-is refused: if it were not read, the user's own division would be lost.
+is refused, and so is one with the values of `split` or `role` if the table lacks that column: if it
+were not read, the user's own division would be lost.
 """
 
 import csv
@@ -70,8 +71,9 @@ class Manifest(FileSet):
                 reader = csv.reader(file, strict=True)
                 columns = next(reader, [])
                 _check_columns(root, columns)
-                lines = ((reader.line_num, fields) for fields in reader)
+                lines = [(reader.line_num, fields) for fields in reader if fields]
                 rows = list(_read_rows(root, columns, lines))
+                _check_unread_values(root, columns, [fields for _, fields in lines])
         except ConfigError:
             raise
         except (ValueError, csv.Error) as error:
@@ -131,16 +133,35 @@ def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
     return next((column for column in candidates if column and column not in columns), None)
 
 
+def _check_unread_values(
+    table: Path, columns: Sequence[str], lines: Sequence[Sequence[str]]
+) -> None:
+    """Refuse a column whose values are those of a known column that the table lacks.
+
+    Its name may be anything: `usage`, `phase`, `dataset`.
+    """
+    for number, name in enumerate(columns):
+        texts = {line[number].strip().lower() for line in lines} - {""}
+        for known, possible in (("split", PART_NAMES), ("role", ROLES)):
+            is_known = name in VALUES or known in columns
+            if not is_known and len(texts) > 1 and texts <= possible.keys():
+                raise ConfigError(
+                    f"{table}: line 1",
+                    f"the column {name!r} would not be read, but has the values "
+                    f"{join_names(sorted(texts))} of `{known}`",
+                    f"Call it `{known}`, or remove it if it is something else",
+                )
+
+
 def _read_rows(
     table: Path, columns: Sequence[str], lines: Iterable[tuple[int, list[str]]]
 ) -> Iterator[Row]:
     """Yield the images of the lines below the head of a table, checked.
 
     A line is given by its number in the file, which a field in quotes may make larger than that of
-    the row, and its fields, which an empty line lacks.
+    the row, and its fields, of which there are some.
     """
-    filled = ((line, fields) for line, fields in lines if fields)
-    for number, (line, fields) in enumerate(filled, 1):
+    for number, (line, fields) in enumerate(lines, 1):
         where = f"{table}: line {line}, row {number}"
         if len(fields) != len(columns):
             raise ConfigError(
