@@ -150,8 +150,7 @@ class PictureFiles:
                 f"none of {len(self.paths):,} pictures can be read",
                 f"Of {path}: {reason}",
             )
-        for note in check_greys(self._deep, self.grey_range, argument):
-            LOG.warning("%s", note)
+        check_greys(self._deep, self.grey_range, argument)
 
 
 def convert_to_images(
@@ -177,8 +176,7 @@ def convert_to_images(
             for number, image in enumerate(images)
         }
         deep = ((label, values) for label, (_, values) in converted.items())
-        for note in check_greys(deep, grey_range):
-            LOG.warning("%s", note)
+        check_greys(deep, grey_range)
         return pack_pixels([pixels for pixels, _ in converted.values()], frame, resize)
 
     # convert an array of images of one size
@@ -214,10 +212,11 @@ def check_greys(
     images: Iterable[tuple[str, DeepValues | None]],
     grey_range: Range | None,
     argument: str = "images",
-) -> list[str]:
+) -> None:
     """Judge images that are embedded together as those of a data set (`check_deep_values`)."""
     deep = [(name, values) for name, values in images if values is not None]
-    return check_deep_values(deep, grey_range, argument, GREYS_REMEDY)
+    for note in check_deep_values(deep, grey_range, argument, GREYS_REMEDY):
+        LOG.warning("%s", note)
 
 
 def _convert_opened(
