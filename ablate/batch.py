@@ -29,7 +29,6 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full, is_full
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.sweep.progression import Progression
 from ablate.sweep.queue import build_training_job
 from ablate.values.terminal import print_text
 from trainables.core.components import EVALUATOR
@@ -97,9 +96,7 @@ def list_ready_trials(
     counts, entries = Counter[str](), list[Entry]()
     with Ledger(settings.ledger) as ledger:
         # record the sweep with its cells and proposals
-        ledger.release_dead()  # trials of drivers that were killed become free
-        progression = Progression(plan, settings.open_facts(ledger), record=True)
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
+        progression = settings.begin_sweep(plan, ledger)
         trials: dict[str, list[Cell]] = {}  # trial id → the cells that share the trial
         while cells := progression.list_new_cells():
             ledger.put_cells(plan.sweep_id, [vars(cell) for cell in cells])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,35 @@ def test_each_error_can_be_read_alone(package: str) -> None:
 def test_a_text_before_an_error_is_found(block: str, names: list[str]) -> None:
     source = f"def check(x):\n    {block}\n"
     assert [name for _, name in find_unreadable_errors(source)] == names
+
+
+def find_joined_errors(source: str) -> Iterator[int]:
+    """Yield the line of each ConfigError whose fault has the remedy as a second sentence."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id="ConfigError" | "LedgerDamage"), args=[_, fault]):
+                if re.search(r"[.?!] ['\"]?[A-Z{]", ast.unparse(fault)):
+                    yield node.lineno
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_fault_and_remedy_are_two_arguments(package: str) -> None:
+    assert [
+        f"{file.relative_to(ROOT)}:{line}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for line in find_joined_errors(file.read_text(encoding="utf-8"))
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ('f"{x} is odd. Give an even number."', [1]),
+        ('f"{x} is odd. {REMEDY}"', [1]),
+        ('"5 is odd. " "Give an even number."', [1]),
+        ('f"{x} is odd", "Give an even number. Write it in digits"', []),
+        ('"the file is no text, e.g. an image"', []),
+    ],
+)
+def test_a_remedy_in_the_fault_is_found(arguments: str, lines: list[int]) -> None:
+    assert list(find_joined_errors(f'ConfigError("x", {arguments})')) == lines

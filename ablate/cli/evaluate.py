@@ -81,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
     if grey_range is not None and trained.grey_range is not None:
         raise ConfigError(
             "--grey-range",
-            f"the model's trial had data.grey_range: {list(trained.grey_range)}, and pictures must "
-            "be read alike. Leave out --grey-range.",
+            f"the model's trial had data.grey_range: {list(trained.grey_range)}, and pictures "
+            "must be read alike",
+            "Leave out --grey-range",
         )
     configs = [
         build_data_config(trained, name, root or None, partial, grey_range) for name, root in pairs

@@ -73,8 +73,8 @@ def read_grey_range(args: argparse.Namespace) -> tuple[float, float] | None:
     if not -math.inf < black < white < math.inf:
         raise ConfigError(
             "--grey-range",
-            f"{black:g} and {white:g} must be the value of black and a larger one of white. Give "
-            "for example --grey-range 0 4095.",
+            f"{black:g} and {white:g} must be the value of black and a larger one of white",
+            "Give for example --grey-range 0 4095",
         )
     return black, white
 

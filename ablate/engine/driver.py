@@ -31,7 +31,6 @@ from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
 from ablate.sweep.dispatch import JobScheduler
-from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import has_undecided_weights
 from ablate.tracking.base import EndStatus
 from ablate.tracking.sync import MlflowTracker
@@ -78,11 +77,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        ledger.release_dead()  # free the trials of drivers that were killed
-        progression = Progression(plan, settings.open_facts(ledger), record=True)
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
         dispatch = JobScheduler(
-            progression,
+            settings.begin_sweep(plan, ledger),
             ledger,
             owner,
             plan.sweep_id,

@@ -54,10 +54,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, interrupt):
-        ledger.release_dead()  # free the trials of drivers that were killed
-        progression = Progression(plan, settings.open_facts(ledger), record=True)
-        jobs = settings.build_job_settings(plan)
-        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), settings.provenance)
+        progression, jobs = settings.begin_sweep(plan, ledger), settings.build_job_settings(plan)
         dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):

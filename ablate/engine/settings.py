@@ -10,6 +10,7 @@ from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
+from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
 from ablate.tracking.base import TrialTracker
 from ablate.tracking.sync import MlflowTracker
@@ -88,6 +89,16 @@ class Settings(RunOptions):
             force=self.force,
             sources=Sources(ledger) if self.sources else None,
         )
+
+    def begin_sweep(self, plan: Plan, ledger: Ledger) -> Progression:
+        """Record a plan's sweep in the ledger, and return the state of its studies.
+
+        The trials of drivers that were killed become free.
+        """
+        ledger.release_dead()
+        progression = Progression(plan, self.open_facts(ledger), record=True)
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolve_spec(), self.provenance)
+        return progression
 
     def build_job_settings(self, plan: Plan) -> JobSettings:
         """Return the settings that all jobs of a run share, such as device and trial folder."""

@@ -27,7 +27,10 @@ class TermShare(NamedTuple):
 
 
 def collect_term_shares(frame: Frame, run_ids: Sequence[str]) -> dict[str, TermShare]:
-    """Return term → its share of the runs that logged one; the first epoch's mean if no first."""
+    """Return term → its share of the runs that logged one.
+
+    Runs of versions that logged no first ratio have that of the last epoch in its place.
+    """
     shares: dict[str, list[tuple[float, float]]] = {}
     trials = frame.trials[frame.trials["run_id"].isin(run_ids)]
     for ratios in trials["ratios"]:

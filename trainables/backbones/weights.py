@@ -85,7 +85,8 @@ def check_route(config: "BackboneConfig") -> None:
         raise ConfigError(
             KEY_OPTION,
             f"{config.weights_key!r} has no effect with weights: {config.weights}, only with the "
-            "path of a file. Leave it out.",
+            "path of a file",
+            "Leave it out",
         )
 
 
@@ -265,12 +266,12 @@ def _select_tensors(content: Any, key: str | None, path: Path) -> dict[str, Tens
     if not tensors and others:
         raise ConfigError(
             OPTION,
-            f"{path} holds no tensors by name, but under these keys: {others}. Choose one with "
-            f"{KEY_OPTION}.",
+            f"{path} holds no tensors by name, but under these keys: {others}",
+            f"Choose one with {KEY_OPTION}",
         )
     if not tensors:
         raise ConfigError(
-            OPTION, f"{path} is no state_dict of names and tensors. Give another file."
+            OPTION, f"{path} is no state_dict of names and tensors", "Give another file"
         )
     if others:
         LOG.warning("%s has other tensors, too; %s chooses them: %s", path, KEY_OPTION, others)
@@ -301,8 +302,8 @@ def _strip_prefix(
     if len(prefixes) > 1:
         raise ConfigError(
             OPTION,
-            f"{path} holds several networks, by the prefixes of its names. Choose one with "
-            f"{KEY_OPTION}: {', '.join(prefix.rstrip('.') for prefix in prefixes)}.",
+            f"{path} holds several networks, by the prefixes of its names",
+            f"Choose one with {KEY_OPTION}: {', '.join(prefix.rstrip('.') for prefix in prefixes)}",
         )
     kept = {n.removeprefix(prefixes[0]): t for n, t in tensors.items() if n.startswith(prefixes[0])}
     text = f"the prefix {prefixes[0]!r} of the names in {path} is removed"

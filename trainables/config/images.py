@@ -230,8 +230,8 @@ class DataConfig(ComponentConfig):
         if self.grey_range is not None and self.grey_range[0] >= self.grey_range[1]:
             raise ConfigError(
                 "grey_range",
-                f"{list(self.grey_range)} must be the value of black and a larger one of white. "
-                "Write for example [0, 4095].",
+                f"{list(self.grey_range)} must be the value of black and a larger one of white",
+                "Write for example [0, 4095]",
             )
         return self
 

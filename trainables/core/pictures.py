@@ -31,7 +31,7 @@ BATCH_BYTES = 2**28  # bytes of pixels at which a batch of files is handed on be
 IMAGES_REMEDY = (
     "Give a uint8 array [N, H, W, 3] or [N, H, W], a list of images that PIL.Image.open opened, or "
     "paths of pictures. For one image in colour give images[None] if it is [H, W, 3], and "
-    "images.transpose(1, 2, 0)[None] if it is [3, H, W]. For three grey images give [N, H, W, 1]."
+    "images.transpose(1, 2, 0)[None] if it is [3, H, W]. For three grey images give [N, H, W, 1]"
 )
 GREYS_REMEDY = "Convert the images to 8 bits, or train with the values of black and white"
 
@@ -46,11 +46,17 @@ def list_pictures(root: Path, argument: str = "images") -> list[Path]:
         linked_folders = [path for path in root.iterdir() if path.is_symlink() and path.is_dir()]
         files = {file for folder in (root, *linked_folders) for file in iterate_images(folder)}
     except OSError as error:
-        fault = f"The folder {root} cannot be read ({error.strerror}). Give a folder of pictures."
-        raise ConfigError(argument, fault) from error
+        raise ConfigError(
+            argument,
+            f"The folder {root} cannot be read ({error.strerror})",
+            "Give a folder of pictures",
+        ) from error
     if not files:
-        fault = f"{root} has no picture. Give a folder with images, such as .jpg or .png files."
-        raise ConfigError(argument, fault)
+        raise ConfigError(
+            argument,
+            f"{root} has no picture",
+            "Give a folder with images, such as .jpg or .png files",
+        )
     return sorted((Path(file).relative_to(root) for file in files), key=lambda file: file.parts)
 
 
@@ -67,8 +73,8 @@ def list_paths(images: Any) -> list[Path] | None:
     if any(are_paths) and not all(are_paths):
         raise ConfigError(
             "images",
-            f"{sum(are_paths)} of the {len(images)} images are paths, and the others are not. Give "
-            "either paths or images.",
+            f"{sum(are_paths)} of the {len(images)} images are paths, and the others are not",
+            "Give either paths or images",
         )
     return [_expand(item) for item in images] if all(are_paths) else None
 
@@ -138,15 +144,15 @@ class PictureFiles:
     def check(self, argument: str) -> None:
         """Refuse files without a readable picture, and greys that fill little of their type."""
         if not self.paths:
-            raise ConfigError(argument, "There is no picture. Give at least one path.")
+            raise ConfigError(argument, "There is no picture", "Give at least one path")
         if not self.readable:
             path, reason = next(iter(self.unreadable.items()))
             raise ConfigError(
                 argument,
-                f"none of {len(self.paths):,} pictures can be read. Of {path}: {reason}",
+                f"none of {len(self.paths):,} pictures can be read",
+                f"Of {path}: {reason}",
             )
-        for note in check_greys(self._deep, self.grey_range, argument):
-            LOG.warning("%s", note)
+        check_greys(self._deep, self.grey_range, argument)
 
 
 def convert_to_images(
@@ -169,22 +175,21 @@ def convert_to_images(
     except TypeError:  # a generator, None, a number
         raise ConfigError("images", f"Images cannot be {type(images)}", IMAGES_REMEDY) from None
     if count == 0:
-        raise ConfigError("images", "There is no image. Give at least one image.")
+        raise ConfigError("images", "There is no image", "Give at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         converted = {
             (label := f"images[{number}]"): _convert_opened(image, label, short_side, grey_range)
             for number, image in enumerate(images)
         }
         deep = ((label, values) for label, (_, values) in converted.items())
-        for note in check_greys(deep, grey_range):
-            LOG.warning("%s", note)
+        check_greys(deep, grey_range)
         return pack_pixels([pixels for pixels, _ in converted.values()], frame, resize)
 
     # convert an array of images of one size
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        raise ConfigError("images", f"Images cannot be {type(images)}. {IMAGES_REMEDY}") from None
+        raise ConfigError("images", f"Images cannot be {type(images)}", IMAGES_REMEDY) from None
     is_grey, has_channels = pixels.dim() == 3, pixels.dim() == 4 and pixels.shape[-1] in (1, 3)
     # [H, W, 3], [H, W, 4] or [3, H, W], not [N, H, W]
     is_one_coloured = is_grey and (pixels.shape[-1] in (3, 4) or pixels.shape[0] == 3)
@@ -214,10 +219,11 @@ def check_greys(
     images: Iterable[tuple[str, DeepValues | None]],
     grey_range: Range | None,
     argument: str = "images",
-) -> list[str]:
+) -> None:
     """Judge images that are embedded together as those of a data set (`check_deep_values`)."""
     deep = [(name, values) for name, values in images if values is not None]
-    return check_deep_values(deep, grey_range, argument, GREYS_REMEDY)
+    for note in check_deep_values(deep, grey_range, argument, GREYS_REMEDY):
+        LOG.warning("%s", note)
 
 
 def _convert_opened(
@@ -225,6 +231,6 @@ def _convert_opened(
 ) -> tuple[np.ndarray, DeepValues | None]:
     """Convert an opened picture as if it were decoded; refuse EPS, which starts Ghostscript."""
     if image.format == "EPS":
-        raise ConfigError(label, "An EPS drawing has no pixels. Convert it to PNG or JPEG first.")
+        raise ConfigError(label, "An EPS drawing has no pixels", "Convert it to PNG or JPEG first")
     with explain_unreadable(label):
         return convert_image(image, short_side, grey_range)

@@ -128,7 +128,8 @@ def compute_factors(method: Method, batches: Sequence[Mapping[str, Norms]]) -> l
                 "method.weights",
                 f"relative weights need gradients above 0, and on the first {len(norms)} batches "
                 f"the mean gradient of the term {name} is {term / len(norms):g}, that of the "
-                f"metric term {metric / len(norms):g}. Set method.weights: absolute.",
+                f"metric term {metric / len(norms):g}",
+                "Set method.weights: absolute",
             )
         factors.setdefault(method.WEIGHTS[name], factor)
     for name in method.scaled_terms:

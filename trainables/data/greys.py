@@ -64,8 +64,12 @@ def measure_deep_colours(image: Image.Image) -> DeepValues:
 
 def has_deep_colours(image: Image.Image) -> bool:
     """Return whether Pillow will read 16 bits as 8; `image` was opened and not loaded yet."""
-    tiles = getattr(image, "tile", [])
-    return not is_deep_grey(image) and any(";16" in str(tile) for tile in tiles)
+    tiles = () if is_deep_grey(image) else getattr(image, "tile", ())
+    for codec, *_, options in tiles:
+        white = options[-1] if codec.startswith("ppm") else 0  # that a PPM file states
+        if codec == "SGI16" or white > 255 or ";16" in str(options):
+            return True
+    return False
 
 
 def check_deep_values(
@@ -110,10 +114,15 @@ def check_deep_values(
                 if least >= black + LEAST_SHARE * (white - black)
                 else _suggest_range(least, most, kind == INTEGERS)
             )
-            action = f"{remedy}: {OPTION}: {suggestion}"
-            action = "Convert these images to 8 bits" if kind == COLOURS else action
-            action = "Look at these files" if least == most else action
-            raise ConfigError(where, f"{fault} ({join_names([*misfits])}). {action}.")
+            raise ConfigError(
+                where,
+                f"{fault} ({join_names([*misfits])})",
+                "Look at these files"
+                if least == most
+                else "Convert these images to 8 bits"
+                if kind == COLOURS
+                else f"{remedy}: {OPTION}: {suggestion}",
+            )
     return notes
 
 

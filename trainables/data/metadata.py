@@ -29,7 +29,8 @@ XMP_KEYS = ("XML:com.adobe.xmp", "xmp")  # of an image's `info`
 PNG_SIGNATURE, PNG_ORIENTATION, PNG_TRANSPARENCY = b"\x89PNG\r\n\x1a\n", b"eXIf", b"tRNS"
 JPEG_START, JPEG_SCAN, JPEG_COMMENT = b"\xff\xd8", 0xDA, 0xFE
 JPEG_APPLICATION = range(0xE0, 0xF0)  # markers of segments with metadata
-JPEG_EXIF, JPEG_COLOURS = 0xE1, 0xEE  # the latter: Adobe's, which says how colours are stored
+JPEG_EXIF = 0xE1
+JPEG_COLOURS = (0xE0, 0xEE)  # JFIF's and Adobe's, which say how colours are stored
 
 # Pillow's warnings of damaged metadata and large images do not name the file, and Python cannot
 # filter the warnings of one thread.
@@ -82,11 +83,13 @@ def _list_png_chunks(content: bytes) -> list[bytes]:
 
 def _list_jpeg_segments(content: bytes) -> list[bytes]:
     segments, start = list[bytes](), len(JPEG_START)
-    while content[start : start + 1] == b"\xff" and (marker := content[start + 1]) != JPEG_SCAN:
+    while content[start : start + 1] == b"\xff" and start + 4 <= len(content):
+        if (marker := content[start + 1]) == JPEG_SCAN:
+            break
         end = start + 2 + int.from_bytes(content[start + 2 : start + 4])
         is_metadata = marker in JPEG_APPLICATION or marker == JPEG_COMMENT
-        is_whole_adobe = marker == JPEG_COLOURS and end - start >= 16
-        if not is_metadata or marker == JPEG_EXIF or is_whole_adobe:
+        has_colours = marker in JPEG_COLOURS and end - start >= 16
+        if not is_metadata or marker == JPEG_EXIF or has_colours:
             segments.append(content[start:end])
         start = end
     return [*segments, content[start:]]

@@ -108,24 +108,27 @@ class Splits:
                 raise ConfigError(
                     where,
                     f"none of the {len(queries)} queries has an image of its class among the "
-                    f"{len(gallery)} images of the gallery. Correct the images' roles.",
+                    f"{len(gallery)} images of the gallery",
+                    "Correct the images' roles",
                 )
             if not has_roles and len(subset) == len(subset.classes):  # each class has one image
                 raise ConfigError(
                     where,
-                    f"all {len(subset)} classes have one image each, so retrieval can find nothing."
-                    " Add images, or change data.split.",
+                    f"all {len(subset)} classes have one image each, so retrieval can find nothing",
+                    "Add images, or change data.split",
                 )
             if name == "test" and len(torch.unique(gallery)) == 1:
                 raise ConfigError(
                     where,
                     f"the {len(gallery)} images are of a single class, so every neighbour is "
-                    "correct and every model has 100 %. Add test classes, or change data.split.",
+                    "correct and every model has 100 %",
+                    "Add test classes, or change data.split",
                 )
             if name == "test" and has_roles and len(queries) == 1:
                 raise ConfigError(
                     where,
-                    "there is a single query, so Recall@k is 0 or 100 %. Add queries.",
+                    "there is a single query, so Recall@k is 0 or 100 %",
+                    "Add queries",
                 )
 
     @property

@@ -80,8 +80,8 @@ def check_folders(address: str | None) -> None:
         if path.exists() and not path.samefile(str(trainables.__file__)):
             raise ConfigError(
                 str(path.absolute()),
-                "Ray's workers would take this file for ablate's package `trainables`. Rename it, "
-                "or work in another folder.",
+                "Ray's workers would take this file for ablate's package `trainables`",
+                "Rename it, or work in another folder",
             )
     if address is not None:  # the sockets of a cluster are elsewhere
         return
@@ -89,8 +89,8 @@ def check_folders(address: str | None) -> None:
     if not str(parent).isascii():
         raise ConfigError(
             "RAY_TMPDIR",
-            f"{parent} has other letters than ASCII's, which Ray does not accept. Set "
-            "RAY_TMPDIR to another folder, such as /tmp.",
+            f"{parent} has other letters than ASCII's, which Ray does not accept",
+            "Set RAY_TMPDIR to another folder, such as /tmp",
         )
     most_digits = len(PID_MAX.read_text().strip()) if PID_MAX.exists() else 7  # of a process id
     suffix = f"/{FOLDER_PREFIX}{'x' * 8}/r{SOCKET}{'9' * most_digits}{SOCKET_END}"
@@ -98,8 +98,8 @@ def check_folders(address: str | None) -> None:
     if length > room:
         raise ConfigError(
             "RAY_TMPDIR",
-            f"{parent} has {length} bytes, and the paths of Ray's sockets have room for {room}. "
-            "Set RAY_TMPDIR to a shorter path, such as /tmp.",
+            f"{parent} has {length} bytes, and the paths of Ray's sockets have room for {room}",
+            "Set RAY_TMPDIR to a shorter path, such as /tmp",
         )
 
 

@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,33 @@ def test_a_small_part_is_refused_and_the_remedy_reads_it(case: str, tmp_path: Pa
         assert pixels.shape == (16, 20, 3)
         step = 2 + 255 * (not case.startswith("floats")) / (white - black)  # integers were cut off
         assert abs(pixels.astype(int) - expected[..., None]).max() <= step
+
+
+def save_deep_ppm(path: Path, high: int, *, is_text: bool) -> None:
+    values = np.repeat((SHADES * high).astype(">u2").reshape(-1), 3)
+    body = " ".join(map(str, values)).encode() if is_text else values.tobytes()
+    path.with_suffix(".ppm").write_bytes(f"P{3 if is_text else 6} 20 16 65535\n".encode() + body)
+
+
+def save_deep_sgi(path: Path, high: int) -> None:
+    plane = (SHADES * high).astype(">u2").tobytes()
+    head = struct.pack(">hbbHHHHII", 474, 0, 2, 3, 20, 16, 3, 0, 65535)
+    path.with_suffix(".sgi").write_bytes(head.ljust(512, b"\0") + 3 * plane)
+
+
+@pytest.mark.parametrize(
+    "save",
+    [partial(save_deep_ppm, is_text=False), partial(save_deep_ppm, is_text=True), save_deep_sgi],
+    ids=["PPM", "PPM as text", "SGI"],
+)
+def test_colours_of_16_bits_in_other_formats(
+    save: Callable[[Path, int], None], tmp_path: Path
+) -> None:
+    dark = make_folder(tmp_path / "dark", lambda path: save(path, 4095))
+    with pytest.raises(ConfigError, match=r"8 of 8 .* 16 bits.* Convert these images to 8 bits"):
+        load_pixels(dark, tmp_path / "cache")
+    full = make_folder(tmp_path / "full", lambda path: save(path, 65535))
+    assert load_pixels(full, tmp_path / "cache").max() == 255
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4])

@@ -176,6 +176,29 @@ def test_damaged_segments_of_a_jpeg(marker: int, body: bytes) -> None:
     assert np.array_equal(decode(plain[:2] + segment + plain[2:]), decode(plain))
 
 
+def test_jpegs_keep_the_segment_that_says_how_colours_are_stored() -> None:
+    """Without JFIF's header, components called R, G and B would not be YCbCr."""
+    plain = encode("JPEG")
+    for marker in (b"\xff\xc0", b"\xff\xda"):  # frame and scan, each with three components
+        at = plain.index(marker) + (10 if marker == b"\xff\xc0" else 5)
+        step = 3 if marker == b"\xff\xc0" else 2
+        names = bytearray(plain)
+        names[at : at + 3 * step : step] = b"RGB"
+        plain = bytes(names)
+    segment = b"\xff\xe0" + struct.pack(">H", 7) + b"JFIF\0"  # too short for Pillow
+    damaged = plain[:20] + segment + plain[20:]
+    with Image.open(BytesIO(plain)) as opened:
+        assert np.array_equal(decode(plain), np.asarray(opened.convert("RGB")))
+    assert np.array_equal(decode(damaged), decode(plain))
+
+
+@pytest.mark.parametrize("end", range(2, 7))
+def test_a_jpeg_that_ends_in_its_head_is_said_to_be_cut_off(end: int) -> None:
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        decode(encode("JPEG")[:end])
+    assert "index" not in str(caught.value)
+
+
 @pytest.mark.parametrize("format", ["JPEG", "PNG"])
 def test_damaged_pixels_are_refused_with_and_without_metadata(format: str) -> None:
     for options in ({}, {"exif": EXIF["garbage"][0]}):

@@ -71,7 +71,7 @@ class Survey:
         """Return warnings of the images; refuse greys that fill a small part of their type."""
         notes = check_deep_values(self.deep, self.grey_range)
         total = len(self.index.rows)
-        if len(self.constant) >= MANY * total > 0 and self.constant:
+        if len(self.constant) >= MANY * total > 0:
             notes.append(
                 f"{len(self.constant):,} of {total:,} images have a single colour "
                 f"({join_names(self.constant)}). Look at these files: they show nothing."
@@ -168,7 +168,6 @@ def build_fault_error(
         faults.append(f"classes with a single image: {join_names(singles)}")
     if empty:
         faults.append(f"class folders without an image: {join_names(empty)}")
-    remedy = "Add images, or remove these folders. " if empty else ""
-    for path, error in [*unreadable.items()][:1]:
-        remedy += f"{path}: {error.message}"
-    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}. {remedy.strip()}")
+    remedies = ["Add images, or remove these folders."] if empty else []
+    remedies += [f"{path}: {error.message}" for path, error in [*unreadable.items()][:1]]
+    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}", " ".join(remedies))

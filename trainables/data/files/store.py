@@ -104,13 +104,13 @@ def load_stored(
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
             results = map_ahead(read_picture, pictures)
-            for row, result in zip(index.rows, results, strict=True):
+            for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
                 survey.add(row.path, result if isinstance(result, ConfigError) else result[-1])
                 # after a damaged image the pass only looks for further damage
                 if not survey.unreadable and not isinstance(result, ConfigError):
                     content, height, width, _ = result
                     rows.append((out.write(content), height, width))
-                progress.update(len(rows) + len(survey.unreadable))
+                progress.update(number)
         survey.save(folder)
         lengths, heights, widths = np.array(rows, np.int64).T
         starts = np.cumsum(lengths) - lengths

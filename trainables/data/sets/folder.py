@@ -46,7 +46,7 @@ PART_FOLDERS = {
 EITHER = (
     "If these are splits, call them train, val and test (or query and gallery) and leave nothing "
     "else beside them; if they are classes, put the images of each directly into it, or list all "
-    "images in a CSV file (data.name: manifest)."
+    "images in a CSV file (data.name: manifest)"
 )
 
 
@@ -96,8 +96,9 @@ class Folder(FileSet):
         if not rows:
             raise ConfigError(
                 "data.root",
-                f"{root} has no image in its class folders: {join_names(empty)}. Add images, whose "
-                f"names must have the ending of a format that Pillow reads ({note}).",
+                f"{root} has no image in its class folders: {join_names(empty)}",
+                "Add images, whose names must have the ending of a format that Pillow reads "
+                f"({note})",
             )
         return Listing(root, root, rows, empty, [note] if counts else [])
 
@@ -124,35 +125,36 @@ def _list_parts(root: Path) -> list[PartFolder]:
     listed, bare = _join([part.name for part in parts]), {part.name for part in parts} - {*divided}
     if others:
         raise ConfigError(
-            "data.root", f"{root} has {listed}, and {_join(others)} beside them. {EITHER}"
+            "data.root", f"{root} has {listed}, and {_join(others)} beside them", EITHER
         )
     if bare:
         raise ConfigError(
             "data.root",
             f"{root} has "
-            f"{f'class folders in {_join(divided)}, and none' if divided else 'no class folders'}"
-            f" in {_join(sorted(bare))}. Sort the images there into class folders, or remove these "
-            "folders.",
+            f"{f'class folders in {_join(divided)}, and none' if divided else 'no class folders'} "
+            f"in {_join(sorted(bare))}",
+            "Sort the images there into class folders, or remove these folders",
         )
     by_kind = {(part, role): name for name, part, role in parts}
     roles = {role for part, role in by_kind if part == "test"}
     if len(by_kind) < len(parts):
         raise ConfigError(
             "data.root",
-            f"{root} has {listed}, of which two are the same part. Keep one folder for each part.",
+            f"{root} has {listed}, of which two are the same part",
+            "Keep one folder for each part",
         )
     if not roles:
         raise ConfigError(
             "data.root",
-            f"{root} has {listed}, and no test/. To test on {by_kind['val', '']}/, rename "
-            f"{by_kind['val', '']}/ to test/; validation classes are then held out of "
-            f"{by_kind['train', '']}/.",
+            f"{root} has {listed}, and no test/",
+            f"To test on {by_kind['val', '']}/, rename {by_kind['val', '']}/ to test/; validation "
+            f"classes are then held out of {by_kind['train', '']}/",
         )
     if roles not in ({""}, {"query", "gallery"}):
         raise ConfigError(
             "data.root",
-            f"{root} has {listed}, but test images are in test/, or in query/ and gallery/. Give "
-            "either test/ alone, or both query/ and gallery/.",
+            f"{root} has {listed}, but test images are in test/, or in query/ and gallery/",
+            "Give either test/ alone, or both query/ and gallery/",
         )
     return sorted(parts, key=lambda part: (PARTS.index(part.part), [*ROLES].index(part.role)))
 
@@ -178,13 +180,15 @@ def _list_images(
         raise ConfigError(
             "data.root",
             f"{root} has images in the folder {filled[0]}/ alone, where they lie in several "
-            f"folders. If these are classes or splits, give {root / filled[0]}.",
+            "folders",
+            f"If these are classes or splits, give {root / filled[0]}",
         )
     if unclear:
         raise ConfigError(
             "data.root",
             f"the images of {_join(unclear)} in {root} lie in several folders each, with none "
-            f"beside these folders. {EITHER}",
+            "beside these folders",
+            EITHER,
         )
     if len(images) < (1 if part == "val" else 2):
         raise ConfigError(

@@ -9,8 +9,8 @@ Validation images of their own are used where classes would be held out; under f
 protocol "paper" they count as training images.
 
 Other columns are not read, and a note names them. A column whose name resembles one of these four
-is refused, and so is one whose fields are those of a missing `split` or `role`: if it were not
-read, the user's own division would be lost.
+is refused, and so is one with the values of `split` or `role` if the table lacks that column: if it
+were not read, the user's own division would be lost.
 """
 
 import csv
@@ -71,15 +71,16 @@ class Manifest(FileSet):
                 reader = csv.reader(file, strict=True)
                 columns = next(reader, [])
                 _check_columns(root, columns)
-                lines = [(reader.line_num, fields) for fields in reader]
+                lines = [(reader.line_num, fields) for fields in reader if fields]
                 rows = list(_read_rows(root, columns, lines))
-                _check_unread_columns(root, columns, [fields for _, fields in lines if fields])
+                _check_unread_values(root, columns, [fields for _, fields in lines])
         except ConfigError:
             raise
         except (ValueError, csv.Error) as error:
             raise ConfigError(
                 str(root),
-                f"the table cannot be read ({error}). Give a complete CSV file in UTF-8.",
+                f"the table cannot be read ({error})",
+                "Give a complete CSV file in UTF-8",
             ) from error
         unread = [name or "(without a name)" for name in columns if name not in VALUES]
         note = f"columns of {root} that are not read: {join_names(unread)}"
@@ -92,38 +93,23 @@ def _check_columns(table: Path, columns: Sequence[str]) -> None:
         if name and columns.count(name) > 1:
             raise ConfigError(
                 f"{table}: line 1",
-                f"the table has {columns.count(name)} columns {name!r}. Keep one of them.",
+                f"the table has {columns.count(name)} columns {name!r}",
+                "Keep one of them",
             )
         known = None if len(columns) == 1 else _find_resembled(name, columns)
         if name not in VALUES and known is not None:
             raise ConfigError(
                 f"{table}: line 1",
-                f"the column {name!r} would not be read, but resembles `{known}`. Call it "
-                f"`{known}` ({VALUES[known]}), or give it another name if it is something else.",
+                f"the column {name!r} would not be read, but resembles `{known}`",
+                f"Call it `{known}` ({VALUES[known]}), or give it another name if it is something "
+                "else",
             )
     if not {"path", "label"} <= {*columns}:
         raise ConfigError(
             str(table),
-            f"the table's columns are {', '.join(columns) or 'none'}. It must have columns `path` "
-            "and `label`, separated by commas.",
+            f"the table's columns are {', '.join(columns) or 'none'}",
+            "It must have columns `path` and `label`, separated by commas",
         )
-
-
-def _check_unread_columns(
-    table: Path, columns: Sequence[str], rows: Sequence[Sequence[str]]
-) -> None:
-    """Refuse a column of any name whose fields are those of a known column that the table lacks."""
-    fields = {"split": {"", *PART_NAMES}, "role": {"", *ROLES}}
-    for place, name in enumerate(columns):
-        values = {row[place].strip().lower() for row in rows}
-        for known in fields.keys() - {*columns}:
-            if name not in VALUES and len(values - {""}) > 1 and values <= fields[known]:
-                raise ConfigError(
-                    f"{table}: line 1",
-                    f"the column {name!r} would not be read, but has the values of `{known}`: "
-                    f"{', '.join(sorted(values - {''}))}",
-                    f"Call it `{known}`, or remove it if it is something else",
-                )
 
 
 def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
@@ -147,22 +133,41 @@ def _find_resembled(name: str, columns: Sequence[str]) -> str | None:
     return next((column for column in candidates if column and column not in columns), None)
 
 
+def _check_unread_values(
+    table: Path, columns: Sequence[str], lines: Sequence[Sequence[str]]
+) -> None:
+    """Refuse a column whose values are those of a known column that the table lacks.
+
+    Its name may be anything: `usage`, `phase`, `dataset`.
+    """
+    for number, name in enumerate(columns):
+        texts = {line[number].strip().lower() for line in lines} - {""}
+        for known, possible in (("split", PART_NAMES), ("role", ROLES)):
+            is_known = name in VALUES or known in columns
+            if not is_known and len(texts) > 1 and texts <= possible.keys():
+                raise ConfigError(
+                    f"{table}: line 1",
+                    f"the column {name!r} would not be read, but has the values "
+                    f"{join_names(sorted(texts))} of `{known}`",
+                    f"Call it `{known}`, or remove it if it is something else",
+                )
+
+
 def _read_rows(
     table: Path, columns: Sequence[str], lines: Iterable[tuple[int, list[str]]]
 ) -> Iterator[Row]:
     """Yield the images of the lines below the head of a table, checked.
 
     A line is given by its number in the file, which a field in quotes may make larger than that of
-    the row, and its fields, which an empty line lacks.
+    the row, and its fields, of which there are some.
     """
-    filled = ((line, fields) for line, fields in lines if fields)
-    for number, (line, fields) in enumerate(filled, 1):
+    for number, (line, fields) in enumerate(lines, 1):
         where = f"{table}: line {line}, row {number}"
         if len(fields) != len(columns):
             raise ConfigError(
                 where,
-                f"the row has {len(fields)} fields, and the head has {len(columns)}. Put a field "
-                "that contains a comma in quotes, and write no field less.",
+                f"the row has {len(fields)} fields, and the head has {len(columns)}",
+                "Put a field that contains a comma in quotes, and write no field less",
             )
         yield _parse_row(dict(zip(columns, fields, strict=True)), where)
 
@@ -172,17 +177,17 @@ def _parse_row(row: dict[str, str], where: str) -> Row:
     path, label, split, role = (row.get(name, "").strip() for name in VALUES)
     part, role = PART_NAMES.get(split.lower(), split), role.lower()
     if not path or not label:
-        raise ConfigError(where, f"path {path!r} or label {label!r} is empty. Write both.")
+        raise ConfigError(where, f"path {path!r} or label {label!r} is empty", "Write both")
     if part not in PARTS:
         raise ConfigError(
             where,
-            f"split {split!r} must be train, val, test or empty. Write query and gallery, if you "
-            "have them, into the column `role`.",
+            f"split {split!r} must be train, val, test or empty",
+            "Write query and gallery, if you have them, into the column `role`",
         )
     if role not in ROLES or (role and part not in ("val", "test")):
         raise ConfigError(
             where,
-            f"the role {role!r} does not fit the split {split!r}. Only images of val and test may "
-            "have a role, which is query or gallery.",
+            f"the role {role!r} does not fit the split {split!r}",
+            "Only images of val and test may have a role, which is query or gallery",
         )
     return Row(path, label, part, role)
