@@ -4,6 +4,7 @@ Shape legend: B batch · F features · D, U sizes of the semantic and uncertaint
 E = D + U · R references.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Unpack
@@ -16,6 +17,7 @@ from torch import Generator, Tensor, nn
 from trainables.backbones.extra_token import check_tokens
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import store_as_none
+from trainables.errors import ConfigError
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, Trial, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
@@ -27,6 +29,7 @@ from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, dra
 # Least α that r divides by. Below it `safe_sqrt` gives α = 0 with gradient 0 and e^{−r/τ} is
 # taken at this α: Eq. 6 and 8 vanish there all the same, and nothing is 0/0.
 CLOSEST = 1e-6
+DEFAULT_GAIN = 0.01
 
 
 @METHODS.register("idml")
@@ -100,6 +103,13 @@ class IDML(Mixing):
         test_metric: what retrieval compares: "semantic" s alone, or "introspective", [s | u] by the
             score that trained (Table 8).
         uncertainty_gain: of the uncertainty head's initial weights.
+        uncertainty_start: replaces the gain by the start that is wanted, on every backbone:
+
+                uncertainty_start = mean ‖u‖ / mean ‖s‖,   with ‖s‖ = 1 where the loss normalises
+
+            The trial measures both means on its first four batches, mixtures included, and scales
+            W_u once before the first step. 0.1 leaves e^{−r/τ} at 0.99 for images that are √2
+            apart at τ = 5; gain 0.01 on EfficientNet-Lite0 starts at 1.1. None: the gain.
         uncertainty_token: u = W_u · output of a second token of a vision transformer + b_u, and s
             of the class token's (Table 9 and appendix C.5; `backbones/extra_token.py`); None: off.
             "discarded", the paper's words: evaluation runs the transformer without it, though the
@@ -115,8 +125,8 @@ class IDML(Mixing):
 
             None: off, b_j is added to the score.
         Sources: mixing, metric, uncertainty_dim, uncertainty, test_metric, uncertainty_token,
-            bias_in_score: the paper; proxy_uncertainty: public code; squared, uncertainty_gain:
-            this project.
+            bias_in_score: the paper; proxy_uncertainty: public code; squared, uncertainty_gain,
+            uncertainty_start: this project.
         """
 
         name: Literal["idml"] = "idml"
@@ -129,7 +139,10 @@ class IDML(Mixing):
         proxy_uncertainty: Literal["zero", "learnable"] = "zero"
         squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
-        uncertainty_gain: float = Field(0.01, gt=0, le=100)
+        uncertainty_gain: float = Field(DEFAULT_GAIN, gt=0, le=100)
+        uncertainty_start: float | None = Field(
+            None, gt=0, le=100, **log_range(0.01, 1, "0.1 where distances are at most 2")
+        )
         uncertainty_token: Literal["discarded", "kept"] | None = None
         bias_in_score: Annotated[bool | None, store_as_none(False)] = None
 
@@ -168,6 +181,11 @@ class IDML(Mixing):
                 is_relu and not takes_products,
                 "method.uncertainty relu needs a loss of products with class weights (softmax), "
                 f"not {name}. Take uncertainty vector, or the loss softmax.",
+            ),
+            (
+                config.uncertainty_start is not None and config.uncertainty_gain != DEFAULT_GAIN,
+                f"method.uncertainty_start {config.uncertainty_start} replaces uncertainty_gain "
+                f"{config.uncertainty_gain:g}. Leave out one of them.",
             ),
             (
                 config.bias_in_score and not (is_relu and has_bias),
@@ -219,10 +237,29 @@ class IDML(Mixing):
             own_scores=config.metric != "plain",
             plain_retrieval=config.test_metric == "semantic",
             second_token=config.uncertainty_token,
+            scaled_start=config.uncertainty_start is not None,
         )
 
     def fit(self, features: Tensor) -> None:
         super().fit(features[:, : self.width])
+
+    @torch.no_grad()
+    def scale_start(self, features: Tensor) -> None:
+        """Scale the uncertainty layer so that ‖u‖ starts at its wanted share of ‖s‖."""
+        start = self.options.uncertainty_start
+        assert start is not None
+        length, uncertainty = torch.ones(()), self._compute_uncertainty(features).norm(dim=-1).mean()
+        if not self.loss.geometry.normalize:
+            length = self.head(features[:, : self.width]).norm(dim=-1).mean()
+        factor = float(start * length / uncertainty)
+        if not 0 < factor < math.inf:
+            raise ConfigError(
+                "method.uncertainty_start",
+                f"{start:g} cannot be reached, because on the first batches the mean length of the "
+                f"embeddings is {float(length):g} and that of u {float(uncertainty):g}",
+                "Leave it out, so that uncertainty_gain sets the start",
+            )
+        self.uncertainty.weight.mul_(factor)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
