@@ -309,15 +309,16 @@ class Trainer:
         for parameter in self.parameters:
             parameter.grad = None  # faster than `zero_grad`, which enters torch's compiler
         loss = self.trace.add(terms)  # records the terms, and returns Σ weight · value
-        if loss.requires_grad:  # not if all that trains in a warm-up has the weight 0
+        if loss.requires_grad:  # not in the warm-up of a method that is off
             self.passes.backward(loss)
         self.trace.add_observed(ratios | method.observed())
 
         # clip gradients and update the weights
-        if training.clip_value is not None:
-            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
-        if training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
+        reached = [parameter for parameter in self.parameters if parameter.grad is not None]
+        if training.clip_value is not None and reached:
+            nn.utils.clip_grad_value_(reached, training.clip_value)
+        if training.clip_norm is not None and reached:
+            nn.utils.clip_grad_norm_(reached, training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1

@@ -248,7 +248,10 @@ class IDML(Mixing):
         """Scale the uncertainty layer so that ‖u‖ starts at its wanted share of ‖s‖."""
         start = self.options.uncertainty_start
         assert start is not None
-        length, uncertainty = torch.ones(()), self._compute_uncertainty(features).norm(dim=-1).mean()
+        length, uncertainty = (
+            torch.ones(()),
+            self._compute_uncertainty(features).norm(dim=-1).mean(),
+        )
         if not self.loss.geometry.normalize:
             length = self.head(features[:, : self.width]).norm(dim=-1).mean()
         factor = float(start * length / uncertainty)
