@@ -41,7 +41,6 @@ DEVIATIONS = {
         "schedule.warmup_steps",
         "schedule.warmup_hold",
     },
-    "tune_idml": {"method.uncertainty_start"},
 }
 
 
