@@ -144,9 +144,9 @@ class Trainer:
         if self.steps == -self.warmup_steps:
             if self.config.embedding.init == "pca":
                 self._initialize_from_features()
-            self.calibrate_method()
+            self.measure_initial_scales()
         if self.steps < 0:
-            self._warm_up()
+            self._train_warmup_steps()
         while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
@@ -172,7 +172,7 @@ class Trainer:
         network.method.fit(features)
         self.group.broadcast_(self.parameters)  # all processes begin with the main one's weights
 
-    def calibrate_method(self) -> None:
+    def measure_initial_scales(self) -> None:
         """Measure initial scales and factors of relative weights on the first batches.
 
         No step is taken. Rounding may differ between processes, so all take the main one's values.
@@ -222,7 +222,7 @@ class Trainer:
                 norms |= {name: found[name] for name in missing if name in found}
         return norms
 
-    def _warm_up(self) -> None:
+    def _train_warmup_steps(self) -> None:
         """Train the steps before the first epoch, on the batches of epochs −1, −2, …"""
         epochs = range(1, 1 + -(-self.warmup_steps // self.schedule.steps_per_epoch))
         batches = torch.cat([self.plan_batches(-epoch) for epoch in epochs])[: self.warmup_steps]

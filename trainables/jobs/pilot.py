@@ -50,7 +50,7 @@ def run_pilot(
 
     # time the steps
     batches = trainer.plan_batches(0)
-    trainer.calibrate_method()
+    trainer.measure_initial_scales()
     trainer.steps = 0  # the warm-up before the epochs is left out
     trainer.network.enter_phase("main", trainer.parameters)
     trainer.trace = EpochMetrics(1, 0)  # `step` records its terms there

@@ -56,7 +56,7 @@ def test_u_starts_where_it_is_asked_to_and_a_resumed_trial_goes_on(
 ) -> None:
     whole = run(drawn, shared_cache, uncertainty_start=0.1)
     before = whole.network.state_dict()["method.uncertainty.weight"].clone()
-    whole.calibrate_method()
+    whole.measure_initial_scales()
     started = whole.network.state_dict()["method.uncertainty.weight"].clone()
     assert not torch.equal(started, before)
     with torch.no_grad():
