@@ -109,8 +109,8 @@ class ScheduleConfig(ComponentConfig):
         also fall in the warm-up (as in public Proxy-Anchor code, which steps the scheduler every
         epoch), or "warmup_end". None: "warmup_end".
     warmup_epochs: number of first epochs in which the roles of `warmup_hold` do not train.
-    warmup_steps: steps before the first epoch in which they do not train, on further epochs' batches,
-        at the base rates. Neither `training.epochs` nor the schedule counts them, and all that the
+    warmup_steps: steps before the first epoch in which they do not train, on batches of further
+        epochs, at the base rates. Neither `training.epochs` nor the schedule counts them, and all that the
         epochs draw is as without them. With warmup_hold [backbone, head, proxies] a method's own
         part, such as NIR's flow, adapts to the pretrained features before joint training. None: 0.
     warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone and its adapters,

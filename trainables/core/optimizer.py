@@ -75,12 +75,10 @@ class RateSchedule:
 
     def compute_factor(self, step: int) -> float:
         """Return the factor of all base learning rates at a step."""
-        if step < 0:
-            return 1.0
         warmup = self.config.warmup_epochs * self.steps_per_epoch
         n = self.epochs * self.steps_per_epoch - warmup  # steps after the warm-up
         i = max(0, step - warmup)  # steps after the warm-up and before this one
-        match self.config.name:
+        match "constant" if step < 0 else self.config.name:
             case "constant":
                 return 1.0
             case "step":

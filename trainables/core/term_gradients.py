@@ -34,7 +34,7 @@ class Norms(NamedTuple):
 
 
 def is_measured_step(step: int) -> bool:
-    """Return whether a trial measures the ratios in a step; those before the epochs are negative."""
+    """Return whether a trial measures the ratios in a step (negative: before the epochs)."""
     return step >= 0 and (step < FIRST_STEPS or step % INTERVAL == 0)
 
 

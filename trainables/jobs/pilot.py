@@ -34,9 +34,10 @@ def run_pilot(
 
     Returns:
         `setup`, `steps` and `evaluate`: the seconds of the setup with the steps of the warm-up
-        before the epochs, of each step, and of the evaluation after an epoch; `steps_per_epoch`; `peak_bytes`, of the GPU or else of the
-        process; `device_bytes`, the memory of the GPU or None; `ratios`, of the gradient of each
-        loss term to that of the metric term at the first step.
+        before the epochs, of each step, and of the evaluation after an epoch; `steps_per_epoch`;
+        `peak_bytes`, of the GPU or else of the process; `device_bytes`, the memory of the GPU or
+        None; `ratios`, of the gradient of each loss term to that of the metric term at the first
+        step.
     """
     # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []

@@ -249,8 +249,8 @@ def test_u_starts_at_a_share_of_the_embeddings_length(geometry: Geometry, scale:
 
 def test_a_start_that_cannot_be_had_is_one_sentence() -> None:
     method = build_on("idml", pair_loss(Geometry("cosine")), uncertainty_start=0.1)
-    with pytest.raises(ConfigError, match="0.1 cannot be reached, because .* that of u 0"):
+    with pytest.raises(ConfigError, match=r"0\.1 cannot be reached, because .* that of u 0"):
         method.scale_start(torch.zeros(B, 7, dtype=torch.float64))
-    with pytest.raises(ValidationError, match="replaces uncertainty_gain 0.02"):
+    with pytest.raises(ValidationError, match=r"replaces uncertainty_gain 0\.02"):
         TrialConfig(method={"name": "idml", "uncertainty_start": 0.1, "uncertainty_gain": 0.02})
     assert not build_on("idml", pair_loss(Geometry("cosine"))).traits.scaled_start
