@@ -266,17 +266,17 @@ def map_paths_to_choosers(studies: Studies, study: Study, point: Point) -> dict[
     """Map path → study that chose the value, for the values that a cell inherits unchanged."""
     paths: dict[str, str] = {}
     for around in study.list_needed_bases(point.levels):
-        paths |= _map_inherited_paths(studies, around)
+        paths |= map_inherited_paths(studies, around)
     set_paths = study.find_overriding_params(point)
     return {path: by for path, by in paths.items() if not is_path_within(path, *set_paths)}
 
 
-def _map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
+def map_inherited_paths(studies: Studies, around: Around) -> dict[str, str]:
     """Map each path that a reference `around` takes to the study that chose the path's value."""
     study, paths = studies[around.best_of], dict[str, str]()
     for field, other in study.references():
         if field != NEUTRAL:
-            paths |= _map_inherited_paths(studies, other)
+            paths |= map_inherited_paths(studies, other)
     candidates = study.size - (study.find_baseline() is not None)
     # a promotion of at least three candidates counts as the chooser of all values that it takes
     if study.find_source_cell() is not None and candidates > 2:

@@ -6,7 +6,7 @@ from ablate.plan.plan import Plan
 from ablate.spec.checks import COMPARING
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
-from ablate.values.paths import flatten_paths
+from ablate.values.paths import expand_paths, flatten_paths
 from reports.stats.power import compute_detectable_size
 from reports.tables.labels import (
     choose_smallest_effect,
@@ -48,6 +48,16 @@ def list_plan_warnings(plan: Plan) -> list[str]:
                     f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
                     f"({fairness.shorten_list(list(map(str, repeated)))}): give {name} fresh seeds "
                     f"(studies.{name}.seeds)"
+                )
+        # finalists that lose what the search chose
+        if source is not None:
+            chosen = fairness.map_inherited_paths(plan.spec.studies, source)
+            trial = flatten_paths(expand_paths(study.trial, "trial"))
+            undone = sorted(chosen.keys() & trial.keys())
+            if undone:
+                lines.append(
+                    f"{name} sets {', '.join(undone)} in its `trial`, so it trains other values "
+                    f"than the search chose: leave these out of studies.{name}.trial"
                 )
         # settings without effect on frozen features, cached in float32 from evaluation crops
         settings = flatten_paths(plan.build_layers(name, None, ()).merged)

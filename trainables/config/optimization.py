@@ -109,6 +109,10 @@ class ScheduleConfig(ComponentConfig):
         also fall in the warm-up (as in public Proxy-Anchor code, which steps the scheduler every
         epoch), or "warmup_end". None: "warmup_end".
     warmup_epochs: number of first epochs in which the roles of `warmup_hold` do not train.
+    warmup_steps: steps before the first epoch in which they do not train, on batches of further
+        epochs, at the base rates. Neither `training.epochs` nor the schedule counts them, and all that the
+        epochs draw is as without them. With warmup_hold [backbone, head, proxies] a method's own
+        part, such as NIR's flow, adapts to the pretrained features before joint training. None: 0.
     warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone and its adapters,
         as in Proxy-Anchor's warm-up, which trains head and proxies.
     """
@@ -122,6 +126,7 @@ class ScheduleConfig(ComponentConfig):
     )
     warmup_epochs: int = Field(0, ge=0)
     warmup_hold: tuple[Role, ...] | None = None
+    warmup_steps: Annotated[int | None, Field(ge=0, le=1_000_000), store_as_none(0)] = None
 
     @field_validator("warmup_hold")
     @classmethod
@@ -153,11 +158,11 @@ class ScheduleConfig(ComponentConfig):
                 f"only the schedules step and multi_step use `counted_from`, not {self.name}",
                 "Leave it out",
             )
-        if self.warmup_hold is not None and self.warmup_epochs == 0:
+        if self.warmup_hold is not None and not (self.warmup_epochs or self.warmup_steps):
             raise ConfigError(
                 "warmup_hold",
                 f"[{', '.join(self.warmup_hold)}] has no effect without a warm-up",
-                "Set warmup_epochs, or leave out warmup_hold",
+                "Set warmup_epochs or warmup_steps, or leave out warmup_hold",
             )
         return self
 

@@ -65,7 +65,8 @@ class RateSchedule:
         one_cycle  torch's OneCycleLR with its defaults and constant momentum: cosine from 1/25
                    up to 1 over 30 % of the steps, then down to 1/250,000
 
-    During the warm-up the factor is that of i = 0, unless epochs are counted from the start.
+    During the warm-up the factor is that of i = 0, unless epochs are counted from the start. Steps
+    before the first epoch (`warmup_steps`) are negative, and their factor is 1.
     """
 
     config: ScheduleConfig
@@ -77,7 +78,7 @@ class RateSchedule:
         warmup = self.config.warmup_epochs * self.steps_per_epoch
         n = self.epochs * self.steps_per_epoch - warmup  # steps after the warm-up
         i = max(0, step - warmup)  # steps after the warm-up and before this one
-        match self.config.name:
+        match "constant" if step < 0 else self.config.name:
             case "constant":
                 return 1.0
             case "step":

@@ -34,8 +34,8 @@ class Norms(NamedTuple):
 
 
 def is_measured_step(step: int) -> bool:
-    """Return whether a trial measures the ratios in a step, counted from 0."""
-    return step < FIRST_STEPS or step % INTERVAL == 0
+    """Return whether a trial measures the ratios in a step (negative: before the epochs)."""
+    return step >= 0 and (step < FIRST_STEPS or step % INTERVAL == 0)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -101,9 +101,11 @@ class Trainer:
         self.schedule = RateSchedule(config.schedule, config.training.epochs, epoch_steps)
         self.total_steps = config.training.epochs * epoch_steps
 
-        # begin at the first step
+        # begin at the first step; steps of the warm-up before the epochs have negative numbers
         self.epoch = 0  # finished epochs
-        self.steps = self.steps_here = 0  # optimiser steps, in total and by this process
+        self.warmup_steps = config.schedule.warmup_steps or 0
+        self.steps = -self.warmup_steps  # the next optimiser step
+        self.steps_here = 0  # optimiser steps of this process
         self.seconds = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
@@ -139,10 +141,12 @@ class Trainer:
                 "Remove this option. The trial then has another id and trains again",
             )
         self.clock = time.monotonic()
-        if self.steps == 0:
+        if self.steps == -self.warmup_steps:
             if self.config.embedding.init == "pca":
                 self._initialize_from_features()
-            self.measure_factors()
+            self.measure_initial_scales()
+        if self.steps < 0:
+            self._train_warmup_steps()
         while self.epoch < last:
             yield self._train_epoch()
             self.clock = time.monotonic()  # the caller's time with the report is not training time
@@ -168,28 +172,45 @@ class Trainer:
         network.method.fit(features)
         self.group.broadcast_(self.parameters)  # all processes begin with the main one's weights
 
-    def measure_factors(self) -> None:
-        """Measure the factors of relative weights on the first batches, without a step."""
-        method, backbone = self.network.method, self.network.backbone
-        if method.factors is None:
+    def measure_initial_scales(self) -> None:
+        """Measure initial scales and factors of relative weights on the first batches.
+
+        No step is taken. Rounding may differ between processes, so all take the main one's values.
+        """
+        method = self.network.method
+        if method.factors is None and not method.traits.scaled_start:
             return
         self.network.enter_phase("main", self.parameters)
         first_batches = self.plan_batches(0)[:CALIBRATION_BATCHES]
-        with nullcontext() if backbone is None else hold_running_statistics(backbone):
-            norms = [self._measure_batch(*numbered) for numbered in enumerate(first_batches)]
+        with self._hold_statistics():
+            batches = [self._load_features(*numbered) for numbered in enumerate(first_batches)]
+            if method.traits.scaled_start:
+                method.scale_start(torch.cat([features for features, _ in batches]))
+                self.group.broadcast_(self.parameters)
+            if method.factors is None:
+                return
+            norms = [self._measure_batch(step, *loaded) for step, loaded in enumerate(batches)]
         method.factors.copy_(torch.tensor(compute_factors(method, norms)))
-        self.group.broadcast_([method.factors])  # rounding may differ between processes
+        self.group.broadcast_([method.factors])
 
-    def _measure_batch(self, step: int, positions: Tensor) -> dict[str, Norms]:
+    def _hold_statistics(self) -> AbstractContextManager[None]:
+        """Return a context in which BatchNorms of the backbone keep their running statistics."""
+        backbone = self.network.backbone
+        return nullcontext() if backbone is None else hold_running_statistics(backbone)
+
+    def _load_features(self, step: int, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the features of the batch of a step, without a graph, and its labels."""
+        seed_step(self.generators, self.seed, step, self.network.backbone)
+        batch = self._load_batch(positions)
+        with torch.no_grad():
+            return self.passes.compute_features(batch.inputs), batch.labels
+
+    def _measure_batch(self, step: int, features: Tensor, labels: Tensor) -> dict[str, Norms]:
         """Return the gradient norms of the terms, without their weights, on the batch of a step.
 
         A term that acts only later in training, in another phase of the method, is measured as in
         the last step.
         """
-        seed_step(self.generators, self.seed, step, self.network.backbone)
-        batch = self._load_batch(positions)
-        with torch.no_grad():
-            features = self.passes.compute_features(batch.inputs)
         method, norms = self.network.method, dict[str, Norms]()
         for number in (0, self.total_steps - 1):
             known_weights = {method.WEIGHTS[name] for name in norms}
@@ -197,22 +218,30 @@ class Trainer:
             if missing:
                 seed_step(self.generators, self.seed, step, self.network.backbone)
                 progress = Progress("main", 0, step, number / self.total_steps)
-                found = measure_batch(method, features, batch.labels, progress, self.generators)
+                found = measure_batch(method, features, labels, progress, self.generators)
                 norms |= {name: found[name] for name in missing if name in found}
         return norms
 
-    def _train_epoch(self) -> EpochReport:
-        """Train the current epoch, from its start or from a checkpoint within it, and report it."""
-        # start or resume the epoch
-        seconds_before = self.seconds
-        batches = self.plan_batches(self.epoch)
-        phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
-        self.network.enter_phase(phase, self.parameters)
-        # loss terms of the epoch so far, one entry for each step
-        trace = self.trace = self.trace or EpochMetrics(self.epoch + 1, self.steps)
-        self.inputs.prefetch(batches[trace.length :])
+    def _train_warmup_steps(self) -> None:
+        """Train the steps before the first epoch, on the batches of epochs −1, −2, …"""
+        epochs = range(1, 1 + -(-self.warmup_steps // self.schedule.steps_per_epoch))
+        batches = torch.cat([self.plan_batches(-epoch) for epoch in epochs])[: self.warmup_steps]
+        is_backbone_held = "backbone" in self.config.schedule.held_roles
+        with self._hold_statistics() if is_backbone_held else nullcontext():
+            self._train_batches(batches, "warmup", 0)
+        LOG.info("The warm-up has taken %d steps before the first epoch.", self.warmup_steps)
+        if self._is_checkpoint_due(epoch_end=True):
+            self.save_checkpoint()
 
-        # train the batches of the epoch
+    def _train_batches(self, batches: Tensor, phase: str, epoch: int) -> EpochMetrics:
+        """Train batches from the first, or from a checkpoint among them; return their loss terms.
+
+        `epoch` is counted from 1; 0 stands for the warm-up before the epochs.
+        """
+        self.network.enter_phase(phase, self.parameters)
+        # loss terms so far, one entry for each step
+        trace = self.trace = self.trace or EpochMetrics(epoch, self.steps)
+        self.inputs.prefetch(batches[trace.length :])
         while trace.length < len(batches):
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
@@ -220,12 +249,19 @@ class Trainer:
                 if self._is_checkpoint_due(epoch_end=False):
                     self.save_checkpoint()
         trace.check()
+        self.trace = None  # the next checkpoint is at the end of an epoch
+        return trace
+
+    def _train_epoch(self) -> EpochReport:
+        """Train the current epoch, from its start or from a checkpoint within it, and report it."""
+        seconds_before = self.seconds
+        phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
+        trace = self._train_batches(self.plan_batches(self.epoch), phase, self.epoch + 1)
 
         # average the loss terms and warn of terms without effect or with far too much
         metrics = trace.compute_means()
         last_metrics = self.history[-1].metrics if self.history else {}
         warn_of_term_scales(metrics, last_metrics, self.epoch + 1)
-        self.trace = None  # the next checkpoint is at the end of an epoch
         for group in self.optimizer.param_groups:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
@@ -252,7 +288,8 @@ class Trainer:
         # set this step's random streams and learning rates
         seed_step(self.generators, self.seed, self.steps, self.network.backbone)
         set_rates(self.optimizer, self.schedule.compute_factor(self.steps))
-        progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
+        fraction = max(0, self.steps) / self.total_steps
+        progress = Progress(phase, self.epoch, self.steps, fraction)
         method, generators, training = self.network.method, self.generators, self.config.training
 
         # forward pass
@@ -272,14 +309,16 @@ class Trainer:
         for parameter in self.parameters:
             parameter.grad = None  # faster than `zero_grad`, which enters torch's compiler
         loss = self.trace.add(terms)  # records the terms, and returns Σ weight · value
-        self.passes.backward(loss)
+        if loss.requires_grad:  # not in the warm-up of a method that is off
+            self.passes.backward(loss)
         self.trace.add_observed(ratios | method.observed())
 
         # clip gradients and update the weights
-        if training.clip_value is not None:
-            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
-        if training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
+        reached = [parameter for parameter in self.parameters if parameter.grad is not None]
+        if training.clip_value is not None and reached:
+            nn.utils.clip_grad_value_(reached, training.clip_value)
+        if training.clip_norm is not None and reached:
+            nn.utils.clip_grad_norm_(reached, training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1
@@ -376,7 +415,7 @@ class Trainer:
             "base_sha256": self.base_sha256,  # of the weights that `network` lacks
             "optimizer": clone_to_own_storage(self.optimizer.state_dict()),
         }
-        self.checkpoints.save_state(self.steps, state, self.best)
+        self.checkpoints.save_state(self.warmup_steps + self.steps, state, self.best)
         self._saved = time.monotonic()
 
     def _restore_checkpoint(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:

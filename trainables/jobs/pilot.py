@@ -8,6 +8,7 @@ line. It writes only the caches that the trial would fill too. Errors are those 
 
 import json
 import resource
+import statistics
 import sys
 import time
 from dataclasses import replace
@@ -32,10 +33,11 @@ def run_pilot(
     """Time steps of the main phase, in which all parameters train, and one evaluation.
 
     Returns:
-        `setup`, `steps` and `evaluate`: the seconds of the setup, of each step, and of the
-        evaluation after an epoch; `steps_per_epoch`; `peak_bytes`, of the GPU or else of the
-        process; `device_bytes`, the memory of the GPU or None; `ratios`, of the gradient of each
-        loss term to that of the metric term at the first step.
+        `setup`, `steps` and `evaluate`: the seconds of the setup with the steps of the warm-up
+        before the epochs, of each step, and of the evaluation after an epoch; `steps_per_epoch`;
+        `peak_bytes`, of the GPU or else of the process; `device_bytes`, the memory of the GPU or
+        None; `ratios`, of the gradient of each loss term to that of the metric term at the first
+        step.
     """
     # build twice, because the first time fills caches
     builds, evaluations, timed = [], [], []
@@ -49,7 +51,8 @@ def run_pilot(
 
     # time the steps
     batches = trainer.plan_batches(0)
-    trainer.measure_factors()
+    trainer.measure_initial_scales()
+    trainer.steps = 0  # the warm-up before the epochs is left out
     trainer.network.enter_phase("main", trainer.parameters)
     trainer.trace = EpochMetrics(1, 0)  # `step` records its terms there
     for number in range(FIRST_STEPS + steps):
@@ -72,7 +75,7 @@ def run_pilot(
         unit = 1 if sys.platform == "darwin" else 1024  # bytes in a unit of `ru_maxrss`
         peak, total = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, None
     return {
-        "setup": min(builds),
+        "setup": min(builds) + trainer.warmup_steps * statistics.fmean(timed[FIRST_STEPS:]),
         "steps": timed[FIRST_STEPS:],
         "steps_per_epoch": len(batches),
         "evaluate": min(evaluations),

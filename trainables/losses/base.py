@@ -86,12 +86,14 @@ class Traits:
             then [B, 2 F], the outputs of the class token and of the second token. "kept": the
             token stays in the sequence in evaluation. "discarded": in evaluation `embed` gets the
             features [N, F] of the model without it.
+        scaled_start: `Method.scale_start` sets the scale of initial weights by the first features.
     """
 
     label_sets: bool = False
     own_scores: bool = False
     plain_retrieval: bool = True
     second_token: Literal["discarded", "kept"] | None = None
+    scaled_start: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ class Progress:
     Attributes:
         phase: "warmup" while roles such as the backbone are held, else "main", or a phase name of
             the method.
-        fraction: share of all optimiser steps already taken, in [0, 1).
+        step: number of the step, below 0 in the warm-up before the epochs.
+        fraction: share of all optimiser steps of the epochs already taken, in [0, 1).
     """
 
     phase: str = "main"
@@ -121,7 +122,7 @@ class Method(nn.Module):
     """Base class of all methods, which override those of its hooks that they need:
 
         before a trial    check, describe_traits
-        at its start      param_groups, fit
+        at its start      param_groups, fit, scale_start
         at each step      prepare, forward, terms, which calls metric, score, as_query and
                           embedding_of; observed
         in evaluation     embed, score, as_query, measure
@@ -189,6 +190,14 @@ class Method(nn.Module):
         """Initialise the head from the training features [N, F], if `embedding.init` is "pca".
 
         The trainer calls it once before the first step. `self.principal` finds the directions.
+        """
+        raise NotImplementedError
+
+    def scale_start(self, features: Tensor) -> None:
+        """Scale initial weights by features [N, F], if `traits.scaled_start` is set.
+
+        The trainer calls it once, after `fit`, with the features of the first batches, augmented
+        and mixed as in training.
         """
         raise NotImplementedError
 

@@ -101,6 +101,17 @@ def test_what_promote_and_around_inherit_counts() -> None:
     assert warned(**studies, rows=rows(best("a_final"), best("b_final"))) == []
 
 
+def test_finalists_that_lose_what_the_search_chose() -> None:
+    """Also what the search itself took from another one."""
+    tuned = tune("ddml", 2, space=WEIGHT, around={"best_of": "a"})
+    kept = {"a": tune("plain", 4), "b": tuned, "c": finalists("b", "ddml", 2)}
+    assert not [line for line in warned(**kept) if "than the search chose" in line]
+    for path in (*WEIGHT, *tune("plain", 4)["space"]):
+        lost = {**kept["c"], "trial": {**kept["c"]["trial"], path: 0.5}}
+        (line,) = [line for line in warned(**{**kept, "c": lost}) if "the search chose" in line]
+        assert f"c sets {path} in its `trial`" in line and "studies.c.trial" in line
+
+
 # ----------------------------------------------------------------------- regime
 
 

@@ -42,6 +42,7 @@ def trial(**sections: Any) -> TrialConfig:
             {"warmup_hold": ["backbone", "head"]},
             r"head\] has no effect without a warm-up",
         ),
+        (ScheduleConfig, {"warmup_hold": ["head"], "warmup_steps": 0}, "without a warm-up"),
     ],
 )
 def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words: str) -> None:
@@ -64,6 +65,10 @@ def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words:
             {"schedule": {"warmup_epochs": 1, "warmup_hold": ["backbone", "head", "proxies"]}},
             "or nothing trains in the warm-up",
         ),
+        (
+            {"schedule": {"warmup_steps": 9, "warmup_hold": ["backbone", "head", "proxies"]}},
+            "or nothing trains in the warm-up",
+        ),
     ],
 )
 def test_a_trial_refuses_what_would_come_to_nothing(sections: Any, words: str) -> None:
@@ -80,11 +85,13 @@ def test_a_trial_refuses_what_would_come_to_nothing(sections: Any, words: str) -
         {"optimizer": {"weight_decays": {"head": None, "auxiliary": None}}},
         {"schedule": {"milestones": None, "counted_from": "warmup_end", "warmup_hold": None}},
         {"schedule": {"warmup_hold": ["backbone"]}},
+        {"schedule": {"warmup_steps": 0}},
     ],
 )
 def test_the_default_written_out_is_the_same_trial(sections: Any) -> None:
     assert compute_config_hash(trial(**sections), "f") == compute_config_hash(trial(), "f")
-    names = {"weight_decays", "nesterov", "dampening", "milestones", "counted_from", "warmup_hold"}
+    names = {"weight_decays", "nesterov", "dampening", "milestones", "counted_from"}
+    names |= {"warmup_hold", "warmup_steps"}
     dump = dump_identity(trial(**sections))
     assert not names & (dump["optimizer"].keys() | dump["schedule"].keys())
 
@@ -94,6 +101,9 @@ def test_each_option_makes_another_trial_and_survives_a_dump() -> None:
     trials = [
         trial(schedule=warm),
         trial(schedule={**warm, "warmup_hold": []}),
+        trial(schedule={**warm, "warmup_steps": 5}),
+        trial(schedule={"warmup_steps": 5}),
+        trial(schedule={"warmup_steps": 6, "warmup_hold": ["head"]}),
         trial(schedule={**warm, "warmup_hold": ["backbone", "head"]}),
         trial(schedule={**warm, "name": "step"}),
         trial(schedule={**warm, "name": "step", "counted_from": "start"}),

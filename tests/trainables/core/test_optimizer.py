@@ -81,6 +81,8 @@ def test_schedules_count_from_the_end_of_the_warmup() -> None:
         warm = factors(name, EPOCHS + 3, warmup_epochs=3, **options)
         assert warm[: 3 * STEPS] == [plain[0]] * (3 * STEPS)
         assert warm[3 * STEPS :] == plain
+        schedule = RateSchedule(ScheduleConfig(name=name, **options), EPOCHS, STEPS)
+        assert [schedule.compute_factor(step) for step in (-9, -1)] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])

@@ -28,6 +28,7 @@ from tests.trainables.methods.cases import (
     x,
 )
 from trainables import streams
+from trainables.errors import ConfigError
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry
 from trainables.methods.base import Batch, Progress, compare_embeddings
@@ -221,3 +222,35 @@ def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cls, "geometry", Geometry("dot", normalize=False))
     with pytest.raises(ValidationError, match=r"geometry of .* is dot"):
         trial()
+
+
+# --- how u starts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_u_starts_at_a_share_of_the_embeddings_length(geometry: Geometry, scale: float) -> None:
+    """Whatever the length of the features; by loops over the images."""
+    method = build_on("idml", pair_loss(geometry), uncertainty_start=0.25)
+    assert method.traits.scaled_start
+    features = x(scale=scale)
+    method.scale_start(features)
+    lengths, norms = [], []
+    for f in features:
+        s, u = (layer.weight @ f + layer.bias for layer in (method.head, method.uncertainty))
+        lengths.append(1.0 if geometry.normalize else oracle.norm(s).item())
+        norms.append(oracle.norm(u).item())
+    assert sum(norms) / sum(lengths) == pytest.approx(0.25, rel=1e-9)
+    fixed = build_on("idml", pair_loss(geometry))
+    assert torch.equal(method.head.weight, fixed.head.weight)
+    ratio = method.uncertainty.weight / fixed.uncertainty.weight
+    torch.testing.assert_close(ratio, ratio[0, 0].expand_as(ratio))
+
+
+def test_a_start_that_cannot_be_had_is_one_sentence() -> None:
+    method = build_on("idml", pair_loss(Geometry("cosine")), uncertainty_start=0.1)
+    with pytest.raises(ConfigError, match=r"0\.1 cannot be reached, because .* that of u 0"):
+        method.scale_start(torch.zeros(B, 7, dtype=torch.float64))
+    with pytest.raises(ValidationError, match=r"replaces uncertainty_gain 0\.02"):
+        TrialConfig(method={"name": "idml", "uncertainty_start": 0.1, "uncertainty_gain": 0.02})
+    assert not build_on("idml", pair_loss(Geometry("cosine"))).traits.scaled_start
