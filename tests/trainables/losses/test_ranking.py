@@ -9,6 +9,7 @@ import pytest
 import torch
 from pytorch_metric_learning import losses as pml
 from sklearn.metrics import average_precision_score
+from torch import Tensor
 
 from ablate.testing import losses as contract
 from tests.oracles import pairs as loops
