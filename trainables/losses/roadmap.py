@@ -122,8 +122,8 @@ class Roadmap(Loss):
 
     def _compute_calibration(self, score: Tensor, pairs: Pairs) -> Tensor:
         """Return the mean of [a − s]₊ over positive pairs plus that of [s − b]₊ over negatives."""
-        # Rounding changes a cosine of 1 by a few units in the last place. With a = 1 it would decide
-        # whether two equal items are an active pair.
+        # Rounding changes a cosine of 1 by a few units in the last place. With a = 1 it would
+        # decide whether two equal items are an active pair.
         rounding = ROUNDING * torch.finfo(score.dtype).eps
         exact = torch.where(score > 1 - rounding, 1, score)
         average, far = self.options.average, self.options.positive_margin - exact
