@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 from torch.func import jacrev, vmap
 
-from trainables.config.ranges import log_range, range_between
+from trainables.config.ranges import log_range
 from trainables.config.registry import store_as_none
 from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, Trial, make_pairs
@@ -101,6 +101,7 @@ class DetReg(Plain):
         "normalize": False,
     }
     WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"r1": ("lambda1",), "r2": ("lambda2",)}
+    RATIOS: ClassVar[tuple[float, float]] = (1e-5, 1e-2)  # R pulls at the flow, not only at z
 
     class Config(WeightedConfig):
         """lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised. In the paper's range
@@ -137,7 +138,7 @@ class DetReg(Plain):
         name: Literal["detreg"] = "detreg"
         lambda1: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
         lambda2: float = Field(0.05, ge=0, **log_range(1e-3, 0.5, "0.01 to 0.5 in the paper"))
-        epsilon: float = Field(0.4, ge=0, le=1, **range_between(0.01, 0.8, "0.01 to 0.8 in paper"))
+        epsilon: float = Field(0.4, ge=0, le=1)
         flow: FlowConfig = FlowConfig()
         activation: Literal["relu", "leaky_relu", "tanh", "none"] = "relu"
         dueling: bool = True
