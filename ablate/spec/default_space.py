@@ -18,7 +18,6 @@ from trainables.errors import ConfigError
 
 DEFAULT = "default"
 SECTIONS = ("optimizer", "loss", "method", "backbone")
-RATIOS = {"low": 1e-3, "high": 1.0, "log": True}  # axis of a relative weight
 
 
 def expand_default_spaces(data: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,13 +99,16 @@ def _make_weights_relative(
     settings = trial.get("method")
     options = settings if isinstance(settings, Mapping) else {}
     method = METHODS.get(str(options.get("name")))
-    weights = {} if method is None else method.WEIGHTS
-    paths = {f"method.{option}": term for term, names in weights.items() for option in names}
+    if method is None:
+        return dict(axes)
+    low, high = method.RATIOS
+    paths = {f"method.{option}": term for term, names in method.WEIGHTS.items() for option in names}
     stated = options.get("weights")
     if not paths or stated == "absolute" or {*paths, "method.weights"} & space.keys():
         return dict(axes)
     others = {path: axis for path, axis in axes.items() if path not in paths}
-    ratios = {path: RATIOS for path, term in paths.items() if term != "metric"}
+    ratio = {"low": low, "high": high, "log": True}
+    ratios = {path: ratio for path, term in paths.items() if term != "metric"}
     # an axis, not a setting, so that studies that take the best values take the meaning too
     meaning = {} if stated == "relative" else {"method.weights": {"choice": ["relative"]}}
     return others | meaning | ratios

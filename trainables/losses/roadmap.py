@@ -13,6 +13,8 @@ from trainables.losses import ranking
 from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
 from trainables.losses.contrastive import average_excess
 
+ROUNDING = 16  # units in the last place, below which a cosine is 1
+
 
 @LOSSES.register("roadmap")
 class Roadmap(Loss):
@@ -120,7 +122,11 @@ class Roadmap(Loss):
 
     def _compute_calibration(self, score: Tensor, pairs: Pairs) -> Tensor:
         """Return the mean of [a − s]₊ over positive pairs plus that of [s − b]₊ over negatives."""
-        average, far = self.options.average, self.options.positive_margin - score
+        # Rounding changes a cosine of 1 by a few units in the last place. With a = 1 it would
+        # decide whether two equal items are an active pair.
+        rounding = ROUNDING * torch.finfo(score.dtype).eps
+        exact = torch.where(score > 1 - rounding, 1, score)
+        average, far = self.options.average, self.options.positive_margin - exact
         near = score - self.options.negative_margin
         attract = average_excess(far, pairs.pos, average=average)
         return attract.mean() + average_excess(near, pairs.neg, average=average).mean()

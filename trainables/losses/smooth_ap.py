@@ -34,9 +34,10 @@ class SmoothAP(Loss):
 
     References:
         Brown et al., "Smooth-AP: Smoothing the path towards large-scale image retrieval", ECCV
-        2020. https://arxiv.org/abs/2007.12163. The equations are those of the authors' code,
-        src/losses.py of https://github.com/Andrew-Brown1/Smooth_AP, and of the documentation of
-        pytorch-metric-learning.
+        2020. https://arxiv.org/abs/2007.12163. Ranks and sigmoids are those of the class SmoothAP
+        in the authors' code, src/losses.py of https://github.com/Andrew-Brown1/Smooth_AP. That i
+        is left out is what the docstring of this class says. With `include_query` the loss is what
+        the code of this class and pytorch-metric-learning compute.
     """
 
     REVISION = 1
@@ -45,7 +46,8 @@ class SmoothAP(Loss):
     class Config(NamedConfig):
         """temperature: τ; 0.01 in the authors' code.
         include_query: whether an item is a positive in its own list, as in the authors' code.
-        Sources: include_query: the docstring of the authors' code.
+        Sources: include_query: the docstring of SmoothAP in the authors' code, whose computation
+            includes the query.
         """
 
         name: Literal["smooth_ap"] = "smooth_ap"

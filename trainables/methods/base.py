@@ -136,6 +136,7 @@ class Method(nn.Module):
         NEUTRAL: options with which the method equals the plain loss.
         WEIGHTS: term → the options that are its weight (in some phase), for each term that
             `weights: relative` scales; "metric" → options that weigh the metric term.
+        RATIOS: least and largest relative weight that `space: default` searches.
         MEASURES: names of what `measure` returns.
         classifies: whether its embeddings, compared with class weights, are a classifier's answer.
         factors: what relative weights of the `scaled_terms` are multiplied by; None: absolute.
@@ -146,6 +147,7 @@ class Method(nn.Module):
     REQUIRED: ClassVar[tuple[str, ...]] = ("Config", "REVISION", "NEUTRAL")
     NEUTRAL: ClassVar[dict[str, object]]
     WEIGHTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    RATIOS: ClassVar[tuple[float, float]] = (1e-3, 1.0)
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
     factors: Tensor | None

@@ -110,7 +110,9 @@ class DVML(Plain):
         same_image: in a pooled batch two samples of one image are a "positive" pair, or no pair
             ("excluded"). It has no effect on a loss with references.
         kl_over: L1 of an image is the "sum" over the D dimensions, as in Eq. 8; or their "mean",
-            with which a λ1 found at one D holds at another.
+            with which a λ1 found at one D holds at another. `weights: relative` takes this factor
+            away, except where `spread` is detached, so that L1 reaches neither embedding nor
+            features and λ1 stays absolute.
         kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.

@@ -50,6 +50,8 @@ def test_weights_of_terms_are_searched_as_ratios_of_gradients() -> None:
     assert "method.omega" not in axes, "it would scale both terms"
     assert axes["method.weights"].choice == ("relative",)
     assert axes["method.weight"].list_ends() == [1e-3, 1.0] and axes["method.weight"].log
+    detreg = space({"method": "default"}, method={"name": "detreg"})
+    assert detreg["method.lambda1"].list_ends() == [1e-5, 1e-2], "1e-2 costs it seven points"
     for name in METHODS:
         weights = METHODS[name].WEIGHTS
         options = {option for term in weights if term != "metric" for option in weights[term]}

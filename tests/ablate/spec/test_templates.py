@@ -72,7 +72,7 @@ def test_levels_are_left_out_and_single_studies_changed() -> None:
     assert not any(name.startswith("tune") for name in kept)
 
 
-def test_heads_has_the_studies_that_were_once_written_out(tmp_path: Path) -> None:
+def test_heads_expands_to_the_same_studies(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"  # with as many searches as it had then
     spec.write_text(f"extends: {SPACES / 'heads.yaml'}\nsearches: 3\n")
     studies = read_spec(spec).spec.studies

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml
 from sklearn.metrics import average_precision_score
+from torch import Tensor
 
 from ablate.testing import losses as contract
 from tests.oracles import pairs as loops
@@ -111,6 +113,33 @@ def test_roadmap_by_loops(
     expected = (1 - share) * oracles.sup_ap(CASES[case], s, numbers, own, zero)
     expected = expected + share * oracles.calibration(CASES[case], s, (0.9, 0.6), average, zero)
     same_value_and_gradients(value(loss, x, labels), expected, [x])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("average", ["active", "all"])
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_roadmap_of_equal_items_is_exact_in_float32(seed: int, average: str, share: float) -> None:
+    """H(0) is 1, H⁻(0) is σ(0), and with a = 1 an equal positive is no active pair."""
+    sets = [{i // 2 % 5} if i % 7 else {0} for i in range(33)]
+    x = torch.randn(33, 77, generator=streams.create_generator(seed, "x"))
+    x[1::2] = x[0:32:2]
+    x[30], x[31] = x[4], x[8]
+    slots = torch.tensor([sorted(each) for each in sets])
+    numbers = (0.01, 100.0, 0.05, 0.5, None)
+    options = {"average": average, "calibration": share, "positive_margin": 1.0}
+    s, zero = find_exact_cosines(x), x.new_zeros((), dtype=torch.float64)
+    expected = (1 - share) * oracles.sup_ap(sets, s, numbers, False, zero)
+    expected = expected + share * oracles.calibration(sets, s, (1.0, 0.6), average, zero)
+    found = value(made("roadmap", **options), x, slots)
+    assert found.item() == pytest.approx(expected.item(), rel=2e-5)
+
+
+def find_exact_cosines(x: Tensor) -> Callable[[int, int], Tensor]:
+    """Return cosines in float64, which are 1 for equal rows and equal for equal columns."""
+    rows = torch.nn.functional.normalize(x.double(), dim=-1)
+    first = [next(j for j in range(i + 1) if torch.equal(x[i], x[j])) for i in range(len(x))]
+    one = x.new_ones((), dtype=torch.float64)
+    return lambda i, j: one if first[i] == first[j] else rows[first[i]] @ rows[first[j]]
 
 
 def test_smooth_ap_is_that_of_the_library() -> None:

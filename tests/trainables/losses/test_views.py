@@ -34,10 +34,16 @@ def of(classes: list[int], *, duplicates: bool = False) -> tuple[Tensor, Tensor]
 
 
 @pytest.mark.parametrize("case", list(CLASSES))
-def test_n_pair_by_loops(case: str) -> None:
+@pytest.mark.parametrize("scale", [None, 0.3])
+def test_n_pair_by_loops(case: str, scale: float | None) -> None:
     x, labels = of(CLASSES[case])
-    expected = oracles.n_pair(x, CLASSES[case], x.new_zeros(()))
-    same_value_and_gradients(value(made("n_pair"), x, labels), expected, [x])
+    expected = oracles.n_pair((scale or 1) ** 0.5 * x, CLASSES[case], x.new_zeros(()))
+    same_value_and_gradients(value(made("n_pair", scale=scale), x, labels), expected, [x])
+
+
+def test_n_pair_of_scale_1_is_that_without_scale() -> None:
+    config = made("n_pair", scale=1.0).options
+    assert config == made("n_pair").options
 
 
 def test_n_pair_keeps_embeddings_small_and_retrieves_by_direction() -> None:
