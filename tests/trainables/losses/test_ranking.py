@@ -126,7 +126,7 @@ def test_roadmap_of_equal_items_is_exact_in_float32(seed: int, average: str, sha
     x[30], x[31] = x[4], x[8]
     slots = torch.tensor([sorted(each) for each in sets])
     numbers = (0.01, 100.0, 0.05, 0.5, None)
-    options = {"average": average, "calibration": share, "positive_margin": 1.0}
+    options: dict[str, Any] = {"average": average, "calibration": share, "positive_margin": 1.0}
     s, zero = find_exact_cosines(x), x.new_zeros((), dtype=torch.float64)
     expected = (1 - share) * oracles.sup_ap(sets, s, numbers, False, zero)
     expected = expected + share * oracles.calibration(sets, s, (1.0, 0.6), average, zero)
