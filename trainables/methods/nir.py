@@ -67,11 +67,10 @@ class NIR(Plain):
     The flow trains with the `auxiliary` learning rate (the paper: × 50, the proxies × 4000). The
     warm-up of section 4.1, "adapting the translation τ over pretrained features first", is
     `schedule: {warmup_steps: 100, warmup_hold: [backbone, head, proxies]}`: the flow alone trains
-    before the epochs. After these steps L_NIR is about −30 with scale none and −270 with d (heads on
-    typefaces, D = 128). The printed form, exp(L_NIR) without scale, is then inert: its gradient is
-    4e-14 of the metric's, and MAP@R that of the plain loss. With scale d the term acts from the first
-    step on, and costs more: on whole networks (ω = 0.1, two epochs, one seed; plain 28.3) validation
-    MAP@R is 26.6 without a warm-up, and with one 19.7 at a limit of 0.1 and 27.1 at one of 0.01.
+    before the epochs. L_NIR is then about −30 with scale none and −270 with d (heads on typefaces,
+    D = 128). The printed form, exp(L_NIR) without scale, is inert after that: its gradient is 4e-14
+    of the metric's, and MAP@R that of the plain loss. With scale d the term acts from the first
+    step on, and costs more: on whole networks (ω = 0.1, two epochs, one seed; plain 28.3) MAP@R is 26.6 without a warm-up; with one it is 19.7 at a limit of 0.1, and 27.1 at 0.01.
 
     Logged:
         nir: f(·), before its weight.
