@@ -108,15 +108,15 @@ class NIR(Plain):
 
         omega: ω; 0 leaves the regulariser alone. weight: of the regulariser; 0 turns it off.
         reading: "paper", f(mean_i ‖u_i‖² − log|det|), or "code", mean_i f(½‖u_i‖² − log|det|).
-        f: "exp" or "softplus", of the scaled L_NIR. Hardly any effect: MAP@R of heads is 33.0 and 33.1
-            (scale d, ω = 0.1, limit 0.1, two seeds; data and loss as at gradient_limit).
+        f: "exp" or "softplus", of the scaled L_NIR. Hardly any effect: MAP@R of heads is 33.0 and
+            33.1 (scale d, ω = 0.1, limit 0.1, two seeds; data and loss as at gradient_limit).
         scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
             temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured on
             typefaces with Proxy-Anchor and the paper's settings, `nir_to_metric` is 0.2 to 1.2
             with d at D = 128, and 0.08 to 0.42 at D = 512; with none it is at most 3e-4 at D = 128,
             and 0 from the second epoch on at D = 512.
-        proxy_backprop: whether the proxies get L_NIR's gradient too. No measurable effect: 32.98 with
-            it and 32.97 without, as at f.
+        proxy_backprop: whether the proxies get L_NIR's gradient too. No measurable effect: 32.98
+            with it and 32.97 without, as at f.
         centre: of several references per class, the flow is conditioned on the "nearest" to
             the sample, or on their "mean"; each L2-normalised.
         negative_pairs: maximises L_NIR of each sample with the proxy of another class, drawn in
