@@ -110,9 +110,10 @@ class ScheduleConfig(ComponentConfig):
         epoch), or "warmup_end". None: "warmup_end".
     warmup_epochs: number of first epochs in which the roles of `warmup_hold` do not train.
     warmup_steps: steps before the first epoch in which they do not train, on batches of further
-        epochs, at the base rates. Neither `training.epochs` nor the schedule counts them, and all that the
-        epochs draw is as without them. With warmup_hold [backbone, head, proxies] a method's own
-        part, such as NIR's flow, adapts to the pretrained features before joint training. None: 0.
+        epochs, at the base rates. Neither `training.epochs` nor the schedule counts them, and what
+        the epochs draw is as without them. With warmup_hold [backbone, head, proxies] a method's
+        own part, such as NIR's flow, adapts to the pretrained features before joint training.
+        None: 0.
     warmup_hold: roles that the warm-up holds; [] holds none. None: the backbone and its adapters,
         as in Proxy-Anchor's warm-up, which trains head and proxies.
     """
