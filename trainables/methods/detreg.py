@@ -131,8 +131,8 @@ class DetReg(Plain):
             divides that by their number; "product" has one R, of the product of layer diagonals
             along each dimension, or of the singular values of the whole flow.
         normalize: L2 after the flow; where the loss's geometry normalises, that is it already.
-        Sources: dueling, normalize: the paper; spectrum: Eq. 10; across: Lemma 1; augmentation:
-            the paper's text; activation, second_metric, proxies, neighbour, input: this project.
+        Sources: dueling, normalize, epsilon: the paper; spectrum: Eq. 10; across: Lemma 1;
+            augmentation: the paper's text; activation, second_metric, proxies, neighbour, input: this project.
         """
 
         name: Literal["detreg"] = "detreg"
