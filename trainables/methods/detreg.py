@@ -132,7 +132,8 @@ class DetReg(Plain):
             along each dimension, or of the singular values of the whole flow.
         normalize: L2 after the flow; where the loss's geometry normalises, that is it already.
         Sources: dueling, normalize, epsilon: the paper; spectrum: Eq. 10; across: Lemma 1;
-            augmentation: the paper's text; activation, second_metric, proxies, neighbour, input: this project.
+            augmentation: the paper's text; activation, second_metric, proxies, neighbour, input:
+            this project.
         """
 
         name: Literal["detreg"] = "detreg"
