@@ -5,7 +5,7 @@
 The weights of each method's terms are searched on typefaces, with NormSoftmax and 256 dimensions,
 once as `weights: relative` and once as absolute ones in the ranges of heads.yaml, each with 16
 trials at the best rates of the plain loss. The best weights are then used unchanged on emoji, with
-64 and 512 dimensions, and with Multi-Similarity; rates are searched anew for each of these with the
+64 and 512 dimensions, and with Proxy-Anchor; rates are searched anew for each of these with the
 plain loss, by 8 trials. Printed is the gain in validation MAP@R over the plain loss, as the mean
 over four seeds that no search has used, with the standard error of the paired differences.
 Features are frozen, and training takes eight epochs.
@@ -27,7 +27,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "emoji": {"data": {"name": "emoji", "image_size": 128}, "training": {"per_class": 2}},
     "64": {"embedding": {"dim": 64}},
     "512": {"embedding": {"dim": 512}},
-    "multi_similarity": {"loss": {"name": "multi_similarity"}},
+    "proxy_anchor": {"loss": {"name": "proxy_anchor"}},
 }
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {
     "ddml": {"specific_input": "unit", "logit_scale": "tied", "std_start": "exact"},
