@@ -50,6 +50,9 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
     with preview_progression(plan, settings) as preview:  # before anything is written
         check_sources(preview, same_code=settings.same_code)
 
+    # what a script starts with `&` ignores this signal, which `interrupt` sends
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def interrupt() -> None:  # also in the middle of an epoch
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
