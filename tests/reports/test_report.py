@@ -155,6 +155,7 @@ def test_the_terminal_prints_every_note_that_a_table_names(report: Report) -> No
     assert "d_z:" in report.paths["report.md"].read_text() and "d_z:" not in report.text
 
 
+@pytest.mark.slow
 def test_files_are_logged_to_the_parent_once(sweep: Any, tmp_path: Path) -> None:
     sweep.finish(sweep.plan(seeds=1)[:8])
     sweep.track()
@@ -220,6 +221,7 @@ def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path
     assert not any(name.startswith("best_") for name in names), "of `tune`, which it asks for"
 
 
+@pytest.mark.slow
 def test_two_machines_on_one_server_make_one_table(
     sweep: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
@@ -257,6 +259,7 @@ def test_an_unknown_sweep_or_store_is_answered_in_one_line(finished: Any, tmp_pa
     assert not (tmp_path / "no.db").exists()
 
 
+@pytest.mark.slow
 def test_hostile_names_the_protocol_and_studies_that_stand_twice(
     sweep: Any, tmp_path: Path
 ) -> None:

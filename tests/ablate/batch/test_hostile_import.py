@@ -193,6 +193,7 @@ JUNK = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=int(os.environ.get("ABLATE_FUZZ", "30")),
     deadline=None,

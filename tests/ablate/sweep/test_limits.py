@@ -260,6 +260,7 @@ def test_every_sampler_takes_infeasible_proposals(sampler: str, several: bool) -
     assert propose(study, "key", earlier) == propose(study, "key", earlier)
 
 
+@pytest.mark.slow
 def test_tpe_learns_to_keep_the_limits() -> None:
     """The objective rises towards the forbidden part, three quarters of the space."""
     space = {"x": {"low": 0, "high": 1}, "y": {"low": 0, "high": 1}}

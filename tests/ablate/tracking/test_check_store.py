@@ -45,6 +45,7 @@ def test_what_cannot_be_a_store(tmp_path: Path, uri: str, words: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_store_and_one_that_cannot_be_written(
     empty_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
+import pytest
+
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.results import find_best
 from ablate.tracking import payload
@@ -27,6 +29,7 @@ def find_best_trials(sweep: Any, study: str) -> set[str]:
         return set(find_best(ledger, sweep.sweep_id, study, sweep.folder).trials)
 
 
+@pytest.mark.slow
 def test_pages_name_studies_the_best_and_the_data(finished: Any) -> None:
     client, parent = open_store(finished.uri), parent_run(finished)
     note = client.get_experiment(parent.info.experiment_id).tags[NOTE]

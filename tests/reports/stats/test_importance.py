@@ -37,7 +37,7 @@ def trials(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:
     return params, [-((math.log10(p["lr"]) + 2.5) ** 2) + 0.02 * p["depth"] for p in params]
 
 
-@pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])
+@pytest.mark.parametrize("evaluator", ["ped_anova", pytest.param("fanova", marks=pytest.mark.slow)])
 def test_what_matters_comes_first(evaluator: Any) -> None:
     found = compute_importances(*trials(120), SPACE, evaluator=evaluator)
     assert found is not None and next(iter(found.shares)) == "lr"
@@ -54,7 +54,7 @@ def test_what_matters_comes_first(evaluator: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])
+@pytest.mark.parametrize("evaluator", ["ped_anova", pytest.param("fanova", marks=pytest.mark.slow)])
 def test_shares_are_optuna_s_of_the_study_itself(evaluator: Any) -> None:
     space = {k: v for k, v in SPACE.items() if k != "kind"}
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=1))

@@ -52,6 +52,7 @@ def test_uncertainty_of_original_and_mixed_images(
     assert again.evaluations == final.evaluations
 
 
+@pytest.mark.slow
 def test_bootstrap_covers_as_it_says() -> None:
     rng: Any = np.random.default_rng(1)
     inside = 0

@@ -235,6 +235,7 @@ def find_interpreters() -> list[str]:
     return interpreters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("python", find_interpreters())
 def test_other_versions_of_python_give_the_same(python: str) -> None:
     modules = {

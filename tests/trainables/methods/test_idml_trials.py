@@ -51,6 +51,7 @@ def run(drawn: Path, cache: Path, folder: Path | None = None, **method: Any) -> 
     return Trainer(trial, 0, Runtime("cpu", 1, cache, folder, checkpoint_seconds=1e-9))
 
 
+@pytest.mark.slow
 def test_u_starts_where_it_is_asked_to_and_a_resumed_trial_goes_on(
     drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
