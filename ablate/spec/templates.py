@@ -18,8 +18,8 @@ makes the studies `rates_lite0`, `rates_resnet50`, `tune_ddml_lite0` and `tune_d
 of factors in braces stand for the level in all texts of the study except those in `trial`. Settings
 of a level lie over those of the study, and the settings beside a level in `for` lie over both.
 `factors.backbone.lite0: null` in a file that extends this one, or `--levels backbone=resnet50`,
-leaves a level out of all studies; with `--levels`, tables and figures of a study that is then not
-made are left out, too. What the spec has under the name of such a study lies over it.
+leaves a level out of all studies, and the tables and figures of a study that is then not made. What
+the spec has under the name of such a study lies over it.
 """
 
 import itertools
@@ -78,12 +78,11 @@ def expand_templates(
             cross = _list_levels(f"studies.{name}.cross", study["cross"], factors)
             studies[name] = {**study, "cross": cross}
     rest = {key: value for key, value in data.items() if key != "factors"}
-    if chosen and isinstance(data.get("report"), Mapping):
-        everything, _ = expand_templates(data, {})
-        left_out = [name for name in everything["studies"] if name not in studies]
-        rest["report"] = {
-            key: _drop_studies(part, left_out) for key, part in data["report"].items()
-        }
+    whole = {factor: {k: v or {} for k, v in levels.items()} for factor, levels in factors.items()}
+    if isinstance(data.get("report"), Mapping) and whole != factors:
+        made_of_all, _ = expand_templates({**data, "factors": whole}, {})
+        left_out = [name for name in made_of_all["studies"] if name not in studies]
+        rest["report"] = {k: _drop_studies(part, left_out) for k, part in data["report"].items()}
     return {**rest, "studies": studies}, origins
 
 
