@@ -31,11 +31,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 METHOD_OPTIONS: dict[str, dict[str, Any]] = {
     "ddml": {"specific_input": "unit", "logit_scale": "tied", "std_start": "exact"},
-    "detreg": {"activation": "none", "flow": {"width": 128, "depth": 4}},
+    "detreg": {"activation": "none", "input": "sqrt_d", "flow": {"width": 128, "depth": 4}},
     "dvml": {"samples": 2},
     "nir": {"gradient_limit": 1},
 }
-RELATIVE = {"low": 1e-3, "high": 1, "log": True}
 ABSOLUTE: dict[str, dict[str, tuple[float, float]]] = {
     "ddml": {"gamma": (1e-7, 1e-1)},
     "detreg": {"lambda1": (1e-3, 0.5), "lambda2": (1e-3, 0.5)},
@@ -76,9 +75,9 @@ def build_trial(setting: str) -> dict[str, Any]:
 def build_search(method: str, weights: str) -> dict[str, Any]:
     axes: dict[str, Any] = {}
     for name in list_weights(method):
-        low, high = ABSOLUTE[method].get(name, OTHERS)
-        absolute = {"low": low, "high": high, "log": True}
-        axes[f"method.{name}"] = RELATIVE if weights == "relative" else absolute
+        absolute = ABSOLUTE[method].get(name, OTHERS)
+        low, high = METHODS[method].RATIOS if weights == "relative" else absolute
+        axes[f"method.{name}"] = {"low": low, "high": high, "log": True}
     return {
         "design": "search",
         "trials": 16,
