@@ -22,7 +22,7 @@ def test_it_runs_and_shows_every_pair_and_those_refused(tmp_path: Path) -> None:
     rows = [line for line in text.splitlines() if line.startswith(("| typefaces", "| emoji"))]
     named = {line.replace(" (best is neutral)", "") for line in rows if "not neutral" not in line}
     methods = {tuple(line.split(" | ")[:3]) for line in named}
-    assert len(methods) == 2 * 3 * 6
+    assert len(methods) == 2 * 3 * 6 + 2 * 3 * 3, "six methods, and three rows about mixing"
     assert text.count("| baseline |") >= 6, "each loss and data set has its own"
     assert "Refused: data=typefaces,loss=multi_similarity,method=nir; data=emoji," in text
     assert "Nemenyi's test" in text and "lacking a level: typefaces, multi_similarity" in text
