@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 HEAVY = {
     "torch",
@@ -61,6 +63,7 @@ def test_a_fault_in_a_spec(tmp_path: Path) -> None:
     assert heavy == set()
 
 
+@pytest.mark.slow
 def test_a_plan(tmp_path: Path) -> None:
     spec = ROOT / "search_spaces" / "idml.yaml"
     code, heavy, text = run(str(spec), "--plan", "--out", str(tmp_path / "runs"))

@@ -23,6 +23,7 @@ def constraint(package: str) -> str:
     return match[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLOUDS)
 def test_clouds_have_ray_s_schema_a_token_and_nothing_open(name: str) -> None:
     cloud = loaded(name)

@@ -44,6 +44,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger.sqlite")
 
 
+@pytest.mark.slow
 def test_four_processes_at_once_on_a_fresh_file(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FIRST_USE, str(tmp_path / "deep" / "ledger.sqlite")]
     pipe = subprocess.PIPE

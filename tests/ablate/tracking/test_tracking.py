@@ -39,6 +39,7 @@ def artifacts(sweep: Any, run: Any) -> Path:
     return Path(sweep.folder / "mlartifacts" / run.info.run_id / "artifacts")
 
 
+@pytest.mark.slow
 def test_layout_is_the_contract_s(finished: Any) -> None:
     parent = parent_run(finished)
     assert parent.info.status == "FINISHED"

@@ -85,6 +85,7 @@ def trainer_of(root: Path, cache: Path, **changes: Any) -> Trainer:
     return Trainer(config(root, **changes), 0, Runtime("cpu", 1, cache))
 
 
+@pytest.mark.slow
 def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
     """The same identity, a warm-up that holds the backbone, and all of the loop."""
     trial: dict[str, Any] = {

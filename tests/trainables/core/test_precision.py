@@ -16,6 +16,7 @@ from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
 
 
+@pytest.mark.slow
 def test_the_backbone_alone_computes_in_bfloat16(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

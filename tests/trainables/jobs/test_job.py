@@ -67,6 +67,7 @@ def test_a_job_and_the_same_job_again(
         run(job_request)
 
 
+@pytest.mark.slow
 def test_a_finished_job_evaluates_what_was_not_asked_before(
     drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_the_numbers_by_loops_over_the_files(
     assert actual["gaussian_p"] == pytest.approx(np.mean(structure.gaussian_p(z, y)), 1e-3)
 
 
+@pytest.mark.slow
 def test_nothing_else_of_the_trial_changes(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
     trial = augmented(drawn)
     alone = final(job(trial, shared_cache, tmp_path / "alone"))
