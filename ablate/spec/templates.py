@@ -82,17 +82,23 @@ def expand_templates(
     if isinstance(data.get("report"), Mapping) and whole != factors:
         made_of_all, _ = expand_templates({**data, "factors": whole}, {})
         left_out = [name for name in made_of_all["studies"] if name not in studies]
-        rest["report"] = {k: _drop_studies(part, left_out) for k, part in data["report"].items()}
+        rest["report"] = {k: _drop_parts(part, left_out) for k, part in data["report"].items()}
     return {**rest, "studies": studies}, origins
 
 
-def _drop_studies(parts: Any, names: Sequence[str]) -> Any:
-    """Return tables or figures without those of the named studies; other settings as they are."""
+def _drop_parts(parts: Any, studies: Sequence[str]) -> Any:
+    """Return tables or figures without those of the given studies, and other settings unchanged."""
     if not isinstance(parts, list):
         return parts
-    return [
-        part for part in parts if not (isinstance(part, Mapping) and part.get("study") in names)
-    ]
+    return [part for part in parts if not any(name in studies for name in _list_studies(part))]
+
+
+def _list_studies(part: Any) -> list[Any]:
+    """Return what a table or a figure names as its studies."""
+    if not isinstance(part, Mapping):
+        return []
+    several = part.get("studies")
+    return [part.get("study"), *(several if isinstance(several, list) else [])]
 
 
 def _read_factors(given: Any, chosen: Mapping[str, Sequence[str]]) -> Factors:

@@ -3,11 +3,11 @@
     python -m tests.benchmarks.carried_weights --out DIR
 
 The weights of each method's terms are searched on typefaces, with NormSoftmax and 256 dimensions,
-once as `weights: relative` and once as absolute ones in the ranges of heads.yaml, each with 16
-trials at the best rates of the plain loss. The best weights are then used unchanged on emoji, with
-64 and 512 dimensions, and with Proxy-Anchor; rates are searched anew for each of these with the
-plain loss, by 8 trials. Printed is the gain in validation MAP@R over the plain loss, as the mean
-over four seeds that no search has used, with the standard error of the paired differences.
+once as `weights: relative` and once as absolute ones in the ranges of search_procedures.py, each
+with 16 trials at the best rates of the plain loss. The best weights are then used unchanged on
+emoji, with 64 and 512 dimensions, and with Proxy-Anchor; rates are searched anew for each of these
+with the plain loss, by 8 trials. Printed is the gain in validation MAP@R over the plain loss, as
+the mean over four seeds that no search has used, with the standard error of the paired differences.
 Features are frozen, and training takes eight epochs.
 """
 
@@ -19,9 +19,11 @@ from typing import Any
 
 import trainables.methods  # noqa: F401 - registers them
 from ablate import api
+from tests.benchmarks import search_procedures
+from tests.benchmarks.search_procedures import build_axis
 from trainables.methods.base import METHODS
 
-RATES = {"optimizer.lr": {"low": 1e-4, "high": 5e-2, "log": True}}
+RATES = {"optimizer.lr": build_axis(1e-4, 5e-2)}
 SETTINGS: dict[str, dict[str, Any]] = {
     "typefaces, 256": {},
     "emoji": {"data": {"name": "emoji", "image_size": 128}, "training": {"per_class": 2}},
@@ -29,26 +31,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "512": {"embedding": {"dim": 512}},
     "proxy_anchor": {"loss": {"name": "proxy_anchor"}},
 }
-METHOD_OPTIONS: dict[str, dict[str, Any]] = {
-    "ddml": {"specific_input": "unit", "logit_scale": "tied", "std_start": "exact"},
-    "detreg": {"activation": "none", "input": "sqrt_d", "flow": {"width": 128, "depth": 4}},
-    "dvml": {"samples": 2},
-    "nir": {"gradient_limit": 1},
-}
-ABSOLUTE: dict[str, dict[str, tuple[float, float]]] = {
-    "ddml": {"gamma": (1e-7, 1e-1)},
-    "detreg": {"lambda1": (1e-3, 0.5), "lambda2": (1e-3, 0.5)},
-    "dvml": {
-        "lambda1_phase1": (1e-5, 1),
-        "lambda1_phase2": (1e-5, 1),
-        "lambda2_phase2": (1e-6, 1),
-        "lambda3_phase1": (0.01, 3),
-        "lambda3_phase2": (0.01, 3),
-    },
-    "nir": {"weight": (1e-3, 10)},
-}
-OTHERS = (1e-3, 3)  # of absolute weights: ddml's alpha and beta
-ROWS = [(method, weights) for method in METHOD_OPTIONS for weights in ("relative", "absolute")]
+OTHERS = build_axis(1e-3, 10)  # of an absolute weight that is no axis there: NIR's
+TUNED = ("ddml", "detreg", "dvml", "nir")
+ROWS = [(method, weights) for method in TUNED for weights in ("relative", "absolute")]
 
 
 def list_weights(method: str) -> list[str]:
@@ -73,11 +58,11 @@ def build_trial(setting: str) -> dict[str, Any]:
 
 
 def build_search(method: str, weights: str) -> dict[str, Any]:
-    axes: dict[str, Any] = {}
-    for name in list_weights(method):
-        absolute = ABSOLUTE[method].get(name, OTHERS)
-        low, high = METHODS[method].RATIOS if weights == "relative" else absolute
-        axes[f"method.{name}"] = {"low": low, "high": high, "log": True}
+    ratio, space = build_axis(*METHODS[method].RATIOS), search_procedures.METHODS[method]["space"]
+    axes = {
+        (path := f"method.{name}"): ratio if weights == "relative" else space.get(path, OTHERS)
+        for name in list_weights(method)
+    }
     return {
         "design": "search",
         "trials": 16,
@@ -89,7 +74,7 @@ def build_search(method: str, weights: str) -> dict[str, Any]:
 
 
 def build_method(method: str, weights: str) -> dict[str, Any]:
-    return {"name": method, "weights": weights, **METHOD_OPTIONS[method]}
+    return {"name": method, "weights": weights, **search_procedures.METHODS[method]["method"]}
 
 
 def main(out: Path) -> None:
@@ -109,13 +94,14 @@ def main(out: Path) -> None:
     studies |= {f"{method}_{weights}": build_search(method, weights) for method, weights in ROWS}
     options: dict[str, Any] = {"out": out, "track": False, "report": False}
     found = api.run({"name": "carried-searches", "studies": studies}, **options)
+    tuned = {}
     for row in ROWS:
         best = found.best("_".join(row)).config["method"]
         values = {name: float(f"{best[name]:.3g}") for name in list_weights(row[0])}
-        studies["_".join(row)] = build_method(*row) | values
+        tuned["_".join(row)] = build_method(*row) | values
         print(*row, values)
     variants: dict[str, Any] = {"plain": {"trial": {"method": {"name": "plain"}}}}
-    variants |= {"_".join(row): {"trial": {"method": studies["_".join(row)]}} for row in ROWS}
+    variants |= {name: {"trial": {"method": method}} for name, method in tuned.items()}
     compared = {
         f"judged_{i}": {
             "design": "compare",

@@ -23,7 +23,6 @@ RECIPES = {  # recipe → method → its search
     "hier": {"hier": "tune_hier"},
 }
 CASES = [(recipe, *case) for recipe, searches in RECIPES.items() for case in searches.items()]
-LOSSES = ("normsoftmax", "proxy_anchor", "multi_similarity", "n_pair", "triplet_l2sq")
 # why a term of a recipe is smaller, or zero: stated in the method's reference page
 SMALLER = {"detreg": 1e-5, "nir": 0.0}  # R reaches the flow alone; NIR's printed form goes to zero
 ABSENT = {"ancestors"}  # it reaches HIER's ancestors alone
@@ -51,7 +50,7 @@ def draw_features(size: int = 120, width: int = 64) -> Tensor:
 def test_terms_neither_drown_the_metric_nor_vanish(recipe: str, method: str, search: str) -> None:
     seen = 0
     for options in list_points(recipe, method, search):
-        for loss in LOSSES:
+        for loss in term_ratios.LOSSES:
             given = {k: v for k, v in options.items() if k != "name"}
             ratios = term_ratios.measure_ratios(method, loss, 32, draw_features(), options=given)
             for term, ratio in (ratios or {}).items():

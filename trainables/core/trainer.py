@@ -314,11 +314,12 @@ class Trainer:
         self.trace.add_observed(ratios | method.observed())
 
         # clip gradients and update the weights
-        reached = [parameter for parameter in self.parameters if parameter.grad is not None]
-        if training.clip_value is not None and reached:
-            nn.utils.clip_grad_value_(reached, training.clip_value)
-        if training.clip_norm is not None and reached:
-            nn.utils.clip_grad_norm_(reached, training.clip_norm)
+        # in the warm-up of a method that is off there is no gradient, which torch refuses
+        has_gradients = any(parameter.grad is not None for parameter in self.parameters)
+        if training.clip_value is not None and has_gradients:
+            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
+        if training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1

@@ -76,9 +76,9 @@ class HIER(Plain):
     }
 
     class Config(WeightedConfig):
-        """weight: of both terms; 0 turns them off. At 0.5 the gradient of R(z) is 0.01 of the
-            metric loss's, with no measurable effect on the embedding (MAP@R of 19.6 to 19.7 at 0,
-            0.5 and 5); `weights: relative` makes it the wanted ratio.
+        """weight: of both terms; 0 turns them off. The default has no measurable effect:
+            22.75 MAP@R, the plain loss 22.65 (validation, whole networks on typefaces, two seeds).
+            A `weights: relative` of 0.1 gives 23.22.
         ancestors: H.
         neighbours: n, below the batch size; None: 20, or half of the points if that is fewer.
         draws: triplets of each point with two mutual neighbours or more.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -141,7 +142,15 @@ def test_a_foreign_lock_ends_nothing(path: Path) -> None:
         assert ledger.file.find_damage_if_changed() is None
 
 
-@pytest.mark.usefixtures("quick_heartbeats")
+@pytest.fixture
+def ignored_interrupt() -> Iterator[None]:
+    """SIGINT is ignored, as in what a script starts with `&`."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("quick_heartbeats", "ignored_interrupt")
 @pytest.mark.parametrize("kind", ["emptied", "deleted", "zeros"])
 def test_a_cell_that_trains_here_ends_within_its_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
