@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from reports.kinds import load_kind
-from reports.stats.blocks import Blocks, find_originals
+from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
 Call = Literal["better", "worse", "no difference", "open"]
@@ -30,12 +30,16 @@ class Sample:
         first_stage: the blocks that decided how many there are, if precision was asked for.
             Standard deviations and degrees of freedom then come from these alone (Stein).
         others: number of comparisons with other baselines that belong to the same family.
+        planned: number of blocks that the table was planned with. Default: the most of any row.
+        level: 1 − the chance of any false interval of the family, which each rule keeps.
     """
 
     baseline: Blocks
     rows: Mapping[str, Blocks]
     first_stage: Collection[int] | None = None
     others: int = 0
+    planned: int | None = None
+    level: float = LEVEL
 
     def list_common_blocks(self, name: str) -> list[int]:
         """Return the blocks that a row and the baseline both have."""
@@ -53,7 +57,7 @@ class Sample:
         stage = set(self.first_stage)
         baseline = {b: y for b, y in self.baseline.items() if b in stage}
         rows = {k: {b: y for b, y in row.items() if b in stage} for k, row in self.rows.items()}
-        return Sample(baseline, rows)
+        return replace(self, baseline=baseline, rows=rows, first_stage=None)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class ComparisonRule(ABC):
 
     A family is the rows of one table, data set, base loss, backbone and metric, or all rows of a
     table with a matrix. A rule keeps the chance of any interval that leaves out its true difference
-    at 5 % over the family.
+    at 1 − `Sample.level` (5 %) over the family.
     """
 
     name: ClassVar[str]
