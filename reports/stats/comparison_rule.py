@@ -80,7 +80,7 @@ class Judgement:
         same_as: the baseline or the row that this one equals.
         own: half of the row's own t interval, if the scatter of other rows makes `interval` more
             than 1.5 times as long.
-        lengthened_by: the rows without whose scatter it would not; empty if there is no few.
+        lengthened_by: the rows without which the pooled scatter would be 1.5 times as small.
     """
 
     interval: Difference | None
@@ -200,15 +200,12 @@ def _explain_length(sample: Sample, name: str, half: float) -> tuple[float | Non
     variances = {k: float(sample.compute_differences(k).var(ddof=1)) for k in sample.rows}
     n = len(sample.list_common_blocks(name))
     own = float(stats.t.ppf((1 + sample.level) / 2, n - 1)) * (variances[name] / n) ** 0.5
-    if half <= LONG * own:
+    pooled = fmean(variances.values())
+    if half <= LONG * own or variances[name] >= pooled:
         return None, ()
-    # the rows that scatter most, without which the mean variance would be low enough
-    most = fmean(variances.values()) * (LONG * own / half) ** 2
-    order = sorted(variances.keys() - {name}, key=lambda k: -variances[k])
-    for count in range(1, len(order) // 2 + 1):
-        if fmean(variances[k] for k in {name, *order[count:]}) <= most:
-            return own, tuple(order[:count])
-    return own, ()
+    wide = tuple(k for k, variance in variances.items() if variance > pooled)
+    rest = fmean(variances[k] for k in variances if k not in wide)
+    return own, wide if pooled > LONG**2 * rest else ()
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:
