@@ -80,7 +80,8 @@ class Judgement:
         same_as: the baseline or the row that this one equals.
         own: half of the row's own t interval, if the scatter of other rows makes `interval` more
             than 1.5 times as long.
-        lengthened_by: the rows without which the pooled scatter would be 1.5 times as small.
+        lengthened_by: the rows, at most half of all, without which the pooled scatter would be 1.5
+            times as small; empty if there are none such.
     """
 
     interval: Difference | None
@@ -205,7 +206,8 @@ def _explain_length(sample: Sample, name: str, half: float) -> tuple[float | Non
         return None, ()
     wide = tuple(k for k, variance in variances.items() if variance > pooled)
     rest = fmean(variances[k] for k in variances if k not in wide)
-    return own, wide if pooled > LONG**2 * rest else ()
+    is_few = 2 * len(wide) <= len(variances) and pooled > LONG**2 * rest
+    return own, wide if is_few else ()
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:
