@@ -111,7 +111,7 @@ class ComparisonRule(ABC):
         these blocks cannot bound the difference.
         """
 
-    def shares_error(self, sample: Sample) -> bool:
+    def has_shared_error(self, sample: Sample) -> bool:
         """Return whether the scatter of one row lengthens the intervals of others."""
         return False
 
@@ -172,7 +172,9 @@ def judge(
             low, high = (end if isfinite(end) else None for end in (mean - below, mean + above))
             interval = Difference(mean, low, high, len(gaps[name]), rule.name)
             judgement = decide(interval, smallest, lower_is_better=lower_is_better)
-            shares = isfinite(below) and sample.first_stage is None and rule.shares_error(judged)
+            shares = (
+                isfinite(below) and sample.first_stage is None and rule.has_shared_error(judged)
+            )
             own, rows = _explain_length(judged, name, below) if shares else (None, ())
             judgements[name] = replace(judgement, own=own, lengthened_by=rows)
     return judgements
