@@ -32,13 +32,19 @@ class SharedError:
 
 
 def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
-    """Return whether two rows differ by less than `resolution`, or not at all, at common blocks."""
-    largest = max((abs(a[block] - b[block]) for block in a.keys() & b.keys()), default=np.inf)
+    """Return whether two rows have the same two or more blocks, and equal values at each.
+
+    Values are equal if they differ by less than `resolution` or not at all. A single block, or the
+    blocks that two rows happen to share, would let a row take over another row's interval.
+    """
+    if a.keys() != b.keys() or len(a) < 2:
+        return False
+    largest = max(abs(a[block] - b[block]) for block in a)
     return bool(largest < resolution or largest == 0)
 
 
 def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
-    """Map each row to the first row that equals it at every common block, or to itself."""
+    """Map each row to the first row that equals it (`are_equal`), or to itself."""
     originals: dict[K, K] = {}
     for name, row in rows.items():
         distinct = (other for other, original in originals.items() if other == original)

@@ -322,7 +322,7 @@ def explain_folds(cells: DataFrame, metrics: Sequence[str]) -> list[str]:
             "Their scatter is in the intervals of differences to a baseline row, and in no others."
         ]
     if has_splits(cells):
-        seeds, count = cells["seed"].nunique(), cells["split"].nunique()
+        count, seeds = cells["split"].nunique(), cells.groupby("split")["seed"].nunique().max()
         return [
             f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
             "test classes are disjoint; n counts splits. Differences hold for further classes of "
