@@ -17,6 +17,7 @@ from reports.kinds import load_kind
 from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
+LEAST_EQUAL = 2  # blocks: by a single one, a row could take over another row's interval
 Call = Literal["better", "worse", "no difference", "open"]
 
 
@@ -118,7 +119,7 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: rows whose values differ by less at each block are copies.
+        resolution: rows with the same blocks whose values differ by less at each are copies.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: name of the baseline, for `same_as`.
         originals: the row or baseline that each of them equals, or itself. Default: found from
@@ -130,7 +131,8 @@ def judge(
     """
     # rows that copy the baseline or another row are no comparisons
     if originals is None:
-        originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+        rows = {baseline: sample.baseline, **sample.rows}
+        originals = find_originals(rows, resolution, LEAST_EQUAL)
     copies = {name: original for name, original in originals.items() if name != original}
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}

@@ -24,7 +24,7 @@ from reports.stats.blocks import (
     find_originals,
     fit_shared_error,
 )
-from reports.stats.comparison_rule import ComparisonRule, Sample
+from reports.stats.comparison_rule import LEAST_EQUAL, ComparisonRule, Sample
 
 
 class OverSearches(ComparisonRule):
@@ -73,7 +73,7 @@ def find_originals_of(
         for name, values in {baseline: search.baseline, **search.rows}.items():
             keys = {(k << 32) + block: value for block, value in values.items()}
             joined.setdefault(name, {}).update(keys)
-    return find_originals(joined, resolution)
+    return find_originals(joined, resolution, LEAST_EQUAL)
 
 
 def average_searches(searches: Sequence[Mapping[str, Blocks]]) -> dict[str, dict[int, float]]:
