@@ -28,6 +28,7 @@ FINAL = "final/"
 RATIO, LARGEST_RATIO, FIRST_RATIO = "_to_metric", "_to_metric/max", "_to_metric/first"
 ENDED = ("done", "failed", "partial", "infeasible")  # statuses that a trial keeps
 STATUS_RANKS = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
+GIVEN_UP = "given up after"  # in the reason of a trial that the machine ended at every attempt
 NO_RUN = "planned, no run in the store"
 OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
 TRIAL_KEYS = (

@@ -134,6 +134,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
     seeds = []
     for row in table.rows:
         text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+        text += f" ({row.failed} failed)" if row.failed else ""
         seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: none
     heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
     rows = tuple(  # columns become rows

@@ -79,6 +79,8 @@ def format_evidence(verdict: Verdict) -> str:
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
+    if verdict.failed:
+        words.append(verdict.failed)
     if verdict.call == "no result":
         words.append("the row or its baseline has not finished")
     elif verdict.call == "same" and NEUTRAL in verdict.label:
@@ -92,7 +94,7 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"no {unit} has results of both rows")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
-    elif verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
+    elif verdict.call == "open" and not verdict.failed and (seeds := _estimate_seeds(verdict)):
         wanted = HALF_WIDTH * float(_format_smallest(verdict))
         words.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
     if printed is not None:

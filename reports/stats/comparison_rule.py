@@ -158,6 +158,13 @@ def judge(
     return judgements
 
 
+def join_intervals(a: Difference, b: Difference) -> Difference:
+    """Return the first difference with the interval that contains both; unbounded if one is."""
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return replace(a, low=low, high=high)
+
+
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:
     """Return the verdict that an interval gives; no other function decides a verdict."""
     low = -inf if interval.low is None else interval.low

@@ -95,6 +95,7 @@ class TableRow:
 
     Attributes:
         planned: number of planned seeds.
+        runs, failed: number of runs, and of those that failed.
         levels: the labels without the words that may follow the method's name.
         gaps: what is missing and why, a line each.
         tuning: number of trials that tuned it, if known; tuned: the same as text.
@@ -117,6 +118,8 @@ class TableRow:
     printed_only: bool = False
     levels: tuple[str, ...] = ()
     shares: Mapping[str, TermShare] = field(default_factory=dict)
+    runs: int = 0
+    failed: int = 0
 
     @property
     def baseline(self) -> bool:

@@ -21,6 +21,14 @@ CHANCES = {  # by what is compared
     "one side win.",
     "split": "share of the splits on which the row beats its baseline, ties half.",
 }
+FAILED_OPEN = (
+    "Failed runs: rows with failed runs, or whose baseline has some, are open, since runs seldom "
+    "fail at random. `failed: worst` in the spec's `report` judges these rows."
+)
+FAILED_WORST = (
+    "Failed runs: a verdict holds both without them and with each of them at the worst value of "
+    "the rows that share its baseline. Means have the worst value."
+)
 LEAST_SPLITS = 5  # for a claim about further searches
 
 
@@ -45,6 +53,8 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
     if any(result.better for row in rows for result in row.measured.values()):
         notes.append("Bold: better than the baseline row, by the primary metric.")
     notes += _explain_differences(frame, recipe, rows)
+    if any(row.failed for row in rows):
+        notes.append(FAILED_WORST if frame.recipe.failed else FAILED_OPEN)
     notes += _explain_tuning(frame, recipe.study, rows)
     if first_stage := declared.get("first_stage"):  # seeds after which the final n was decided
         first, limit = len(first_stage), len(declared.get("seeds") or ())

@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.published.papers import compute_printed_gain
 from reports.stats.blocks import are_equal, dunnett_quantile
-from reports.stats.comparison_rule import decide
+from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels, find_sign, find_smallest
+from reports.tables.cells import (
+    Cells,
+    Levels,
+    count_as_worst,
+    describe_failures,
+    find_failures,
+    find_sign,
+    find_smallest,
+)
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
 from reports.tables.labels import format_coordinate
@@ -63,6 +71,7 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        failed: how many runs of the row and its baseline failed, in words; empty if none did.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -91,6 +100,7 @@ class Verdict:
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
+    failed: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -207,6 +217,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
                 terms=judge_terms_of_row(row.shares, base.shares),
+                failed=_describe_failures(frame, row, base),
             )
         )
     return verdicts
@@ -220,6 +231,14 @@ def _describe_row(table: TableData, row: TableRow) -> str:
     if len(labels) == 1:
         return row.labels[0]
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in labels)
+
+
+def _describe_failures(frame: Frame, row: TableRow, base: TableRow) -> str:
+    """Say how many runs of a row and of its baseline failed; empty if none did."""
+    parts = [describe_failures(row.failed, row.runs)]
+    parts.append(describe_failures(base.failed, base.runs).replace("runs", "runs of the baseline"))
+    text = " and ".join(filter(None, parts))
+    return f"{text}: left out or the worst" if text and frame.recipe.failed else text
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
@@ -272,37 +291,22 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
 
     A main effect is estimated from all cells, so it shows smaller differences than a single row.
     All these intervals hold together with 95 %. The list is empty where a factor has more than two
-    levels or the cells give no error estimate; rows are then judged one by one.
+    levels or the cells give no error estimate; rows are then judged one by one. With failed runs
+    all terms are open, or hold both without these runs and with the worst value for them.
     """
-    metric = table.metrics[0]
-    factorial = fit_study(frame, frame.select_study(table.recipe.study), metric)
-    data, fit = factorial.data, factorial.fit
-    varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
-    if any(len(names) > 2 for names in varied.values()):
-        return []
-    if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
-        return []
-
-    # differences by component, and of all on − all off; a component may change nothing
-    seeds = max(len(values) for _, values in data)
-    gaps: dict[str, Difference] = {}
-    unchanged = set()
-    for effect in fit.effects:
-        if len(effect.term) == 1 and effect.estimate is not None:
-            (factor,) = effect.term
-            name = format_coordinate(factor)
-            gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
-            if _has_no_effect(factor, data, factorial.resolution):
-                unchanged.add(name)
-    total = _compute_total(data, varied, fit)
-    if total is not None:
-        gaps[TOTAL] = total
-
+    metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
+    sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
+    gaps, unchanged = _estimate_terms(frame, cells, metric)
+    if gaps and failures.any() and frame.recipe.failed:
+        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric)
+        unknown = Difference(0.0, None, None, 0, "")
+        gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
+    is_open = frame.recipe.failed is None and failures.any()
     shared = _collect_shared_fields(frame, table)
-    is_lower = find_sign(frame, table.recipe.study, metric) < 0
     verdicts = []
     for name, gap in gaps.items():
-        judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
+        judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
+        judgement = Judgement(gap, "open") if is_open else judgement
         same = name in unchanged
         verdicts.append(
             Verdict(
@@ -317,9 +321,42 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
                 same_as="off" if same else "",
                 family=len(gaps),
                 is_term=True,
+                failed=describe_failures(int(failures.sum()), len(cells)),
             )
         )
     return verdicts
+
+
+def _estimate_terms(
+    frame: Frame, cells: DataFrame, metric: str
+) -> tuple[dict[str, Difference], set[str]]:
+    """Return the difference of each component, and of all on − all off, and unchanged components.
+
+    Both are empty where components cannot be judged (`judge_terms`).
+    """
+    factorial = fit_study(frame, cells, metric)
+    data, fit = factorial.data, factorial.fit
+    varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
+    if any(len(names) > 2 for names in varied.values()):
+        return {}, set()
+    if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
+        return {}, set()
+
+    # differences by component, and of all on − all off; a component may change nothing
+    seeds = max(len(values) for _, values in data)
+    gaps: dict[str, Difference] = {}
+    unchanged = set[str]()
+    for effect in fit.effects:
+        if len(effect.term) == 1 and effect.estimate is not None:
+            (factor,) = effect.term
+            name = format_coordinate(factor)
+            gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
+            if _has_no_effect(factor, data, factorial.resolution):
+                unchanged.add(name)
+    total = _compute_total(data, varied, fit)
+    if total is not None:
+        gaps[TOTAL] = total
+    return gaps, unchanged
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:

@@ -101,7 +101,15 @@ def test_a_table_compares_splits_each_the_mean_of_its_seeds() -> None:
     values = {(s, seed): 0.1 * s + 0.01 * seed for s in range(SPLITS) for seed in range(SEEDS)}
     cells = pd.DataFrame(
         [
-            {"cell": cell, "seed": seed, "fold": None, "split": s, "m": value + gain * (s + 1)}
+            {
+                "cell": cell,
+                "seed": seed,
+                "fold": None,
+                "status": "done",
+                "reason": "",
+                "split": s,
+                "m": value + gain * (s + 1),
+            }
             for cell, gain in (("a", 0.0), ("b", 0.001))
             for (s, seed), value in values.items()
         ]
