@@ -165,6 +165,20 @@ class Frame:
         """Return the plan's note on a study's tuning, lineages, refused, … (`topic`), or None."""
         return ((self.document.get("spec") or {}).get(topic) or {}).get(study)
 
+    def count_looks(self, study: str) -> int:
+        """Return the number of looks at the verdicts of a study, this one included.
+
+        An earlier look had fewer seeds. One seed gives verdicts only on several splits.
+        """
+        cells, least = self.select_study(study), 2
+        if cells["split"].notna().any():
+            least = 1
+        seeds, looks = cells["seed"].nunique(), set[int]()
+        for parent in self.parents:
+            entries = parent.document.get("looks") or ()
+            looks |= {size for name, size in entries if name == study and least <= size < seeds}
+        return 1 + len(looks)
+
     @property
     def main_objective(self) -> str:
         """The sweep's objective."""

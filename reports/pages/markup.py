@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from reports.stats.blocks import LEVEL
 from reports.tables import labels, term_shares
 from reports.tables.model import (
     AnyTable,
@@ -157,7 +158,9 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
     columns = [(labels.format_metric_label(metric), further, values)]
     if has_differences:
         differences = [_format_difference(table, row, metric) for row in table.rows]
-        columns.append((f"Δ {name} [95 %]", further, differences))
+        levels = [result.compared.level for result in results if result.compared]
+        level = labels.format_confidence(max(levels, default=LEVEL))
+        columns.append((f"Δ {name} [{level}]", further, differences))
     if position == 0 and any(result.p_corrected is not None for result in results):
         for header, texts in _format_statistics(results).items():
             columns.append((header, True, list(map(Field, texts))))

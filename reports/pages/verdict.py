@@ -9,6 +9,7 @@ from reports.figures.figure import DrawnFigure
 from reports.stats.power import estimate_seed_range
 from reports.tables.labels import (
     display_scale,
+    format_confidence,
     format_metric_label,
     format_metric_name,
     format_signed_metric,
@@ -79,6 +80,8 @@ def format_evidence(verdict: Verdict) -> str:
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
+    if verdict.look:
+        words.append(verdict.look)
     if verdict.failed:
         words.append(verdict.failed)
     if verdict.call == "no result":
@@ -142,10 +145,11 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
         for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
         if text
     )
+    level = " or ".join(dict.fromkeys(format_confidence(v.level) for v in verdicts))
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
-        "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
-        f"the comparisons of one table and baseline{matrix}.{several} {populations}"
+        f"the smallest effect of interest. Open: neither. Intervals hold together with {level} "
+        f"over the comparisons of one table and baseline{matrix}.{several} {populations}"
     )
 
 

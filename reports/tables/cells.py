@@ -11,11 +11,13 @@ from typing import Any, Literal
 from reports.frame import GIVEN_UP, DataFrame, Frame, parse_setting
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
+from reports.stats.looks import compute_look_level
 from reports.stats.searches import average_searches
 from reports.tables.labels import (
     SHARP,
     choose_smallest_effect,
     display_scale,
+    format_confidence,
     format_level,
     format_metric_label,
     is_lower_better,
@@ -144,6 +146,21 @@ def find_resolution(frame: Frame, cells: DataFrame, metric: str) -> float:
     is_read = all(abs(fraction - share) <= 1e-12 for share, fraction in fractions.items())
     is_read = is_read and 1 < images <= MOST_IMAGES
     return min(1 / images, find_smallest(frame, metric) / 10) if is_read else 0.0
+
+
+def find_level(frame: Frame, study: str) -> float:
+    """Return the level of the intervals of a study's comparisons, by the number of the look."""
+    return compute_look_level(frame.count_looks(study), frame.recipe.looks or 1)
+
+
+def describe_look(frame: Frame, study: str) -> str:
+    """Write `look 2 of 3 at these rows: level 97.5 %`; empty for the only look."""
+    look, planned = frame.count_looks(study), frame.recipe.looks or 1
+    which = f"look {look} at these rows, of which {planned} planned"
+    if look <= planned:
+        which = f"look {look} of {planned} at these rows"
+    level = format_confidence(find_level(frame, study))
+    return f"{which}: level {level}" if max(look, planned) > 1 else ""
 
 
 def has_splits(cells: DataFrame) -> bool:

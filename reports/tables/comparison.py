@@ -28,6 +28,7 @@ from reports.tables.cells import (
     count_as_worst,
     explain_measurement,
     find_failures,
+    find_level,
     find_resolution,
     find_sign,
     find_smallest,
@@ -217,6 +218,7 @@ def _compare_rows(
             rows,
             declared.get("first_stage"),
             planned=max(planned.values()),
+            level=find_level(frame, recipe.study),
         )
         by_search[base] = _build_search_samples(searches, values, base, [*rows])
         originals[base] = find_originals_of(by_search[base] or [sample], base, resolution)
@@ -258,6 +260,7 @@ def _compare_rows(
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
                         family=size,
+                        level=samples[base].level,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)
                         if over_searches and judgement.interval

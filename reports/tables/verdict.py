@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from reports.frame import DataFrame, Frame
 from reports.published.papers import compute_printed_gain
-from reports.stats.blocks import are_equal, dunnett_quantile
+from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
 from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
@@ -20,7 +20,9 @@ from reports.tables.cells import (
     Levels,
     count_as_worst,
     describe_failures,
+    describe_look,
     find_failures,
+    find_level,
     find_sign,
     find_smallest,
 )
@@ -71,6 +73,8 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        level: of the family's intervals.
+        look: the number of the look, in words, if there are several.
         failed: how many runs of the row and its baseline failed, in words; empty if none did.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
@@ -101,6 +105,8 @@ class Verdict:
     searches_sd: float | None = None
     terms: str = ""
     failed: str = ""
+    level: float = LEVEL
+    look: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -183,7 +189,8 @@ def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
     return {
         **{"title": table.title, "key": table.key, "study": study, "metric": metric},
         **{"digits": table.recipe.digits, "smallest": find_smallest(frame, metric)},
-        "unit": table.unit,
+        **{"unit": table.unit, "level": find_level(frame, study)},
+        "look": describe_look(frame, study),
     }
 
 
@@ -290,15 +297,16 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     """Judge components by their main effects, and by the difference all on − all off.
 
     A main effect is estimated from all cells, so it shows smaller differences than a single row.
-    All these intervals hold together with 95 %. The list is empty where a factor has more than two
+    All these intervals hold together. The list is empty where a factor has more than two
     levels or the cells give no error estimate; rows are then judged one by one. With failed runs
     all terms are open, or hold both without these runs and with the worst value for them.
     """
     metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
     sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
-    gaps, unchanged = _estimate_terms(frame, cells, metric)
+    level = find_level(frame, table.recipe.study)
+    gaps, unchanged = _estimate_terms(frame, cells, metric, level)
     if gaps and failures.any() and frame.recipe.failed:
-        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric)
+        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
         unknown = Difference(0.0, None, None, 0, "")
         gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
     is_open = frame.recipe.failed is None and failures.any()
@@ -328,13 +336,13 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
 
 
 def _estimate_terms(
-    frame: Frame, cells: DataFrame, metric: str
+    frame: Frame, cells: DataFrame, metric: str, level: float
 ) -> tuple[dict[str, Difference], set[str]]:
     """Return the difference of each component, and of all on − all off, and unchanged components.
 
     Both are empty where components cannot be judged (`judge_terms`).
     """
-    factorial = fit_study(frame, cells, metric)
+    factorial = fit_study(frame, cells, metric, level=level)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
@@ -353,7 +361,7 @@ def _estimate_terms(
             gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
             if _has_no_effect(factor, data, factorial.resolution):
                 unchanged.add(name)
-    total = _compute_total(data, varied, fit)
+    total = _compute_total(data, varied, fit, level)
     if total is not None:
         gaps[TOTAL] = total
     return gaps, unchanged
@@ -369,11 +377,11 @@ def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
     return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
 
 
-def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
+def _compute_total(data: Cells, varied: Levels, fit: Fit, level: float) -> Difference | None:
     """Return all on − all off with an interval from the fit's error; None without common seeds."""
     corners: list[dict[int, float]] = []  # values by seed with all components off, and all on
-    for level in (0, -1):  # the first level and the last
-        settings = {name: levels[level] for name, levels in varied.items()}
+    for end in (0, -1):  # the first level and the last
+        settings = {name: levels[end] for name, levels in varied.items()}
         matching = (values for coords, values in data if settings.items() <= coords.items())
         corners.append(next(matching, {}))
     all_off, all_on = corners
@@ -381,6 +389,6 @@ def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
     if not common or fit.sigma is None:
         return None
     mean = sum(all_on[seed] - all_off[seed] for seed in common) / len(common)
-    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0)
+    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0, level)
     half_width = quantile * fit.sigma * (2 / len(common)) ** 0.5
     return Difference(mean, mean - half_width, mean + half_width, len(common), "factorial")
