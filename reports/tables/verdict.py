@@ -76,6 +76,8 @@ class Verdict:
         level: of the family's intervals.
         look: the number of the look, in words, if there are several.
         failed: how many runs of the row and its baseline failed, in words; empty if none did.
+        own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
+            lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -107,6 +109,8 @@ class Verdict:
     failed: str = ""
     level: float = LEVEL
     look: str = ""
+    own: float | None = None
+    lengthened_by: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -225,6 +229,10 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches_sd=comparison.searches_sd,
                 terms=judge_terms_of_row(row.shares, base.shares),
                 failed=_describe_failures(frame, row, base),
+                own=judgement.own,
+                lengthened_by=" and ".join(
+                    _describe_row(table, rows[cell]) for cell in judgement.lengthened_by
+                ),
             )
         )
     return verdicts

@@ -1,4 +1,4 @@
-"""The default rule: Dunnett's interval, never shorter than the row's own paired t interval."""
+"""Dunnett's interval, never shorter than the row's own paired t interval."""
 
 from collections.abc import Mapping, Sequence
 
