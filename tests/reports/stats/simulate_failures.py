@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Sample, decide, join_intervals, judge, load_rule
 
 WHO = {"rows": slice(1, None), "baseline": slice(0, 1), "all": slice(None)}
@@ -28,7 +29,7 @@ def build_sample(table: np.ndarray) -> Sample:
     return Sample(rows[0], {str(i): row for i, row in enumerate(rows[1:])}, planned=table.shape[1])
 
 
-def judge_with_failures(table: np.ndarray, rule: str = "dunnett_and_t") -> Mapping[str, bool]:
+def judge_with_failures(table: np.ndarray, rule: str = DEFAULT_RULE) -> Mapping[str, bool]:
     """Whether some row of a table (NaN: failed) is better or worse, by each way to judge it."""
     worst = np.where(np.isnan(table), np.nanmin(table), table)
     results = [judge(load_rule(rule), build_sample(t), smallest=1e-9) for t in (table, worst)]
