@@ -25,6 +25,11 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
     else:
         changes = _list_changed_settings(plan, name, source.best_of)
         notes = [f"settings changed for these cells: {', '.join(changes) or 'none but the seeds'}"]
+    if study.split_shift:
+        notes.append(
+            f"split k (from 0) trains at these seeds + {study.split_shift:,} k; trials of versions "
+            "that trained all splits at the same seeds count with `split_seeds: shared`"
+        )
     return [*study.notes(), *notes]
 
 

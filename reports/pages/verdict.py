@@ -9,6 +9,7 @@ from reports.figures.figure import DrawnFigure
 from reports.stats.power import estimate_seed_range
 from reports.tables.labels import (
     display_scale,
+    format_confidence,
     format_metric_label,
     format_metric_name,
     format_signed_metric,
@@ -79,6 +80,10 @@ def format_evidence(verdict: Verdict) -> str:
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
+    if verdict.look:
+        words.append(verdict.look)
+    if verdict.failed:
+        words.append(verdict.failed)
     if verdict.call == "no result":
         words.append("the row or its baseline has not finished")
     elif verdict.call == "same" and NEUTRAL in verdict.label:
@@ -92,7 +97,7 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"no {unit} has results of both rows")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
-    elif verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
+    elif verdict.call == "open" and not verdict.failed and (seeds := _estimate_seeds(verdict)):
         wanted = HALF_WIDTH * float(_format_smallest(verdict))
         words.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
     if verdict.own is not None:
@@ -144,10 +149,11 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
         for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
         if text
     )
+    level = " or ".join(dict.fromkeys(format_confidence(v.level) for v in verdicts))
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
-        "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
-        f"the comparisons of one table and baseline{matrix}.{several} {populations}"
+        f"the smallest effect of interest. Open: neither. Intervals hold together with {level} "
+        f"over the comparisons of one table and baseline{matrix}.{several} {populations}"
     )
 
 

@@ -18,6 +18,7 @@ from reports.kinds import load_kind
 from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
+LEAST_EQUAL = 2  # blocks: by a single one, a row could take over another row's interval
 LONG = 1.5  # times a row's own interval, from which a report names the rows that lengthen it
 Call = Literal["better", "worse", "no difference", "open"]
 
@@ -136,7 +137,7 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: rows whose values differ by less at each block are copies.
+        resolution: rows with the same blocks whose values differ by less at each are copies.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: name of the baseline, for `same_as`.
         originals: the row or baseline that each of them equals, or itself. Default: found from
@@ -148,7 +149,8 @@ def judge(
     """
     # rows that copy the baseline or another row are no comparisons
     if originals is None:
-        originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+        rows = {baseline: sample.baseline, **sample.rows}
+        originals = find_originals(rows, resolution, LEAST_EQUAL)
     copies = {name: original for name, original in originals.items() if name != original}
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
@@ -178,6 +180,13 @@ def judge(
             own, rows = _explain_length(judged, name, below) if shares else (None, ())
             judgements[name] = replace(judgement, own=own, lengthened_by=rows)
     return judgements
+
+
+def join_intervals(a: Difference, b: Difference) -> Difference:
+    """Return the first difference with the interval that contains both; unbounded if one is."""
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return replace(a, low=low, high=high)
 
 
 def _compute_reach(rule: ComparisonRule, sample: Sample) -> Mapping[str, tuple[float, float]]:

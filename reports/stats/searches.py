@@ -19,7 +19,7 @@ import numpy as np
 
 from reports.kinds import DEFAULT_RULE
 from reports.stats.blocks import Blocks, find_originals
-from reports.stats.comparison_rule import ComparisonRule, Sample, load_rule
+from reports.stats.comparison_rule import LEAST_EQUAL, ComparisonRule, Sample, load_rule
 
 
 class OverSearches(ComparisonRule):
@@ -67,7 +67,7 @@ def find_originals_of(
         for name, values in {baseline: search.baseline, **search.rows}.items():
             keys = {(k << 32) + block: value for block, value in values.items()}
             joined.setdefault(name, {}).update(keys)
-    return find_originals(joined, resolution)
+    return find_originals(joined, resolution, LEAST_EQUAL)
 
 
 def average_searches(searches: Sequence[Mapping[str, Blocks]]) -> dict[str, dict[int, float]]:

@@ -170,6 +170,11 @@ def format_ratio(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.4g}" if value < 10 else f"{float(f'{value:.2g}'):,.0f}"
 
 
+def format_confidence(level: float) -> str:
+    """Write the level of an interval: `95 %`."""
+    return f"{100 * level:.4g} %"
+
+
 def format_level(value: Any) -> str:
     """Write a coordinate's value: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):

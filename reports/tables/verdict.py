@@ -9,13 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.published.papers import compute_printed_gain
-from reports.stats.blocks import are_equal, dunnett_quantile
-from reports.stats.comparison_rule import decide
+from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
+from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels, find_sign, find_smallest
+from reports.tables.cells import (
+    Cells,
+    Levels,
+    count_as_worst,
+    describe_failures,
+    describe_look,
+    find_failures,
+    find_level,
+    find_sign,
+    find_smallest,
+)
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
 from reports.tables.labels import format_coordinate
@@ -63,6 +73,9 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        level: of the family's intervals.
+        look: the number of the look, in words, if there are several.
+        failed: how many runs of the row and its baseline failed, in words; empty if none did.
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
@@ -93,6 +106,9 @@ class Verdict:
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
+    failed: str = ""
+    level: float = LEVEL
+    look: str = ""
     own: float | None = None
     lengthened_by: str = ""
 
@@ -177,7 +193,8 @@ def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
     return {
         **{"title": table.title, "key": table.key, "study": study, "metric": metric},
         **{"digits": table.recipe.digits, "smallest": find_smallest(frame, metric)},
-        "unit": table.unit,
+        **{"unit": table.unit, "level": find_level(frame, study)},
+        "look": describe_look(frame, study),
     }
 
 
@@ -211,6 +228,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
                 terms=judge_terms_of_row(row.shares, base.shares),
+                failed=_describe_failures(frame, row, base),
                 own=judgement.own,
                 lengthened_by=" and ".join(
                     _describe_row(table, rows[cell]) for cell in judgement.lengthened_by
@@ -228,6 +246,14 @@ def _describe_row(table: TableData, row: TableRow) -> str:
     if len(labels) == 1:
         return row.labels[0]
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in labels)
+
+
+def _describe_failures(frame: Frame, row: TableRow, base: TableRow) -> str:
+    """Say how many runs of a row and of its baseline failed; empty if none did."""
+    parts = [describe_failures(row.failed, row.runs)]
+    parts.append(describe_failures(base.failed, base.runs).replace("runs", "runs of the baseline"))
+    text = " and ".join(filter(None, parts))
+    return f"{text}: left out or the worst" if text and frame.recipe.failed else text
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
@@ -279,38 +305,24 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     """Judge components by their main effects, and by the difference all on − all off.
 
     A main effect is estimated from all cells, so it shows smaller differences than a single row.
-    All these intervals hold together with 95 %. The list is empty where a factor has more than two
-    levels or the cells give no error estimate; rows are then judged one by one.
+    All these intervals hold together. The list is empty where a factor has more than two
+    levels or the cells give no error estimate; rows are then judged one by one. With failed runs
+    all terms are open, or hold both without these runs and with the worst value for them.
     """
-    metric = table.metrics[0]
-    factorial = fit_study(frame, frame.select_study(table.recipe.study), metric)
-    data, fit = factorial.data, factorial.fit
-    varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
-    if any(len(names) > 2 for names in varied.values()):
-        return []
-    if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
-        return []
-
-    # differences by component, and of all on − all off; a component may change nothing
-    seeds = max(len(values) for _, values in data)
-    gaps: dict[str, Difference] = {}
-    unchanged = set()
-    for effect in fit.effects:
-        if len(effect.term) == 1 and effect.estimate is not None:
-            (factor,) = effect.term
-            name = format_coordinate(factor)
-            gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
-            if _has_no_effect(factor, data, factorial.resolution):
-                unchanged.add(name)
-    total = _compute_total(data, varied, fit)
-    if total is not None:
-        gaps[TOTAL] = total
-
+    metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
+    sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
+    level = find_level(frame, table.recipe.study)
+    gaps, unchanged = _estimate_terms(frame, cells, metric, level)
+    if gaps and failures.any() and frame.recipe.failed:
+        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
+        unknown = Difference(0.0, None, None, 0, "")
+        gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
+    is_open = frame.recipe.failed is None and failures.any()
     shared = _collect_shared_fields(frame, table)
-    is_lower = find_sign(frame, table.recipe.study, metric) < 0
     verdicts = []
     for name, gap in gaps.items():
-        judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
+        judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
+        judgement = Judgement(gap, "open") if is_open else judgement
         same = name in unchanged
         verdicts.append(
             Verdict(
@@ -325,9 +337,42 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
                 same_as="off" if same else "",
                 family=len(gaps),
                 is_term=True,
+                failed=describe_failures(int(failures.sum()), len(cells)),
             )
         )
     return verdicts
+
+
+def _estimate_terms(
+    frame: Frame, cells: DataFrame, metric: str, level: float
+) -> tuple[dict[str, Difference], set[str]]:
+    """Return the difference of each component, and of all on − all off, and unchanged components.
+
+    Both are empty where components cannot be judged (`judge_terms`).
+    """
+    factorial = fit_study(frame, cells, metric, level=level)
+    data, fit = factorial.data, factorial.fit
+    varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
+    if any(len(names) > 2 for names in varied.values()):
+        return {}, set()
+    if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
+        return {}, set()
+
+    # differences by component, and of all on − all off; a component may change nothing
+    seeds = max(len(values) for _, values in data)
+    gaps: dict[str, Difference] = {}
+    unchanged = set[str]()
+    for effect in fit.effects:
+        if len(effect.term) == 1 and effect.estimate is not None:
+            (factor,) = effect.term
+            name = format_coordinate(factor)
+            gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
+            if _has_no_effect(factor, data, factorial.resolution):
+                unchanged.add(name)
+    total = _compute_total(data, varied, fit, level)
+    if total is not None:
+        gaps[TOTAL] = total
+    return gaps, unchanged
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
@@ -340,11 +385,11 @@ def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
     return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
 
 
-def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
+def _compute_total(data: Cells, varied: Levels, fit: Fit, level: float) -> Difference | None:
     """Return all on − all off with an interval from the fit's error; None without common seeds."""
     corners: list[dict[int, float]] = []  # values by seed with all components off, and all on
-    for level in (0, -1):  # the first level and the last
-        settings = {name: levels[level] for name, levels in varied.items()}
+    for end in (0, -1):  # the first level and the last
+        settings = {name: levels[end] for name, levels in varied.items()}
         matching = (values for coords, values in data if settings.items() <= coords.items())
         corners.append(next(matching, {}))
     all_off, all_on = corners
@@ -352,6 +397,6 @@ def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
     if not common or fit.sigma is None:
         return None
     mean = sum(all_on[seed] - all_off[seed] for seed in common) / len(common)
-    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0)
+    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0, level)
     half_width = quantile * fit.sigma * (2 / len(common)) ** 0.5
     return Difference(mean, mean - half_width, mean + half_width, len(common), "factorial")

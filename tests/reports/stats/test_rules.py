@@ -152,6 +152,23 @@ def test_copies_share_an_interval_and_are_not_counted() -> None:
     assert with_copies["twin"].interval == without["r1"].interval
 
 
+@pytest.mark.parametrize("shared", [1, 3])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_no_row_is_a_copy_by_one_seed_or_by_the_seeds_that_happen_to_be_common(
+    shared: int, is_first: bool
+) -> None:
+    """It would take over the interval of a row with other seeds, or of the baseline."""
+    sample = draw_sample(9, rows=1, blocks=5)
+    whole = sample.rows["r0"]
+    part = {b: whole[b] for b in range(shared)}
+    rows = {"part": part, "whole": whole} if is_first else {"whole": whole, "part": part}
+    verdicts = judge(load_rule("holm_t"), Sample(sample.baseline, rows), smallest=0.5)
+    assert {each.same_as for each in verdicts.values()} == {None}
+    assert [verdicts[name].interval.n for name in ("whole", "part")] == [5, shared]  # type: ignore[union-attr]
+    lone = judge(load_rule("holm_t"), Sample(part, {"whole": whole, "one": part}), smallest=0.5)
+    assert (lone["one"].same_as is None) == (shared == 1) and lone["whole"].same_as is None
+
+
 @pytest.mark.parametrize(
     ("low", "high", "call", "small"),
     [
