@@ -368,6 +368,7 @@ class Trainer:
             evaluator=EVALUATOR,
             export=None if self.folder is None else EXPORT,
             provenance=self.describe_provenance(),
+            classes=self.evaluator.classes,
             history=self.history,
         )
 
