@@ -19,7 +19,6 @@ from statistics import fmean, stdev
 import numpy as np
 
 from reports.stats.blocks import (
-    LEVEL,
     Blocks,
     compute_family_quantile,
     find_originals,
@@ -50,8 +49,8 @@ class OverSearches(ComparisonRule):
         sides += [[search.rows[name].values() for search in self.searches] for name in names]
         shared = fit_shared_error([dict(enumerate(map(fmean, values))) for values in sides])
         assert shared is not None  # there are two rows and two searches or more
-        t = float(stats.t.ppf((1 + LEVEL) / 2, count - 1))
-        c = compute_family_quantile(len(names), shared.df, sample.others)
+        t = float(stats.t.ppf((1 + sample.level) / 2, count - 1))
+        c = compute_family_quantile(len(names), shared.df, sample.others, level=sample.level)
         least = c * shared.sd * 2**0.5
         reach = {}
         for name, ends in self.rule.compute_half_widths(sample).items():
