@@ -49,6 +49,7 @@ class Comparison:
         p: of the permutation test, Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
         family: number of comparisons of the correction.
+        classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
     """
@@ -61,6 +62,7 @@ class Comparison:
     p: float | None = None
     judgement: Judgement | None = None
     family: int = 0
+    classes: int = 0
     searches: int = 1
     searches_sd: float | None = None
 
