@@ -17,6 +17,7 @@ from reports.stats.searches import OverSearches, find_originals_of
 from reports.tables import notes, rows, term_shares
 from reports.tables.cells import (
     NEUTRAL,
+    count_classes,
     explain_measurement,
     find_resolution,
     find_sign,
@@ -125,6 +126,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
         title=recipe.title or recipe.study,
         headers=headers,
         unit=unit,
+        classes=count_classes(frame, cells, recipe.metrics),
         rows=(*table_rows, *refused_rows, *printed_rows),
         notes=(
             *explain_measurement(frame, recipe, cells),
