@@ -28,6 +28,7 @@ NEUTRAL = "(best is neutral)"  # end of the label of a row whose best cell is th
 POPULATIONS = {
     "seed": "Claims are about further seeds on this split of the classes, not about others.",
     "split": "Claims over splits are about further classes of the same data set.",
+    "class": "Claims over classes are about further classes like these, given this training set.",
 }
 
 
@@ -78,6 +79,8 @@ def format_evidence(verdict: Verdict) -> str:
     """Write what a verdict rests on: n, why it is not decided, the printed gain, the tuning."""
     n, unit, printed = verdict.n, verdict.unit, verdict.printed
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
+    if verdict.classes:
+        words[0] += f" × {verdict.classes:,} classes"
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
     if verdict.look:
@@ -119,11 +122,11 @@ def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:
 
     It is None without an interval or δ (the smallest effect of interest), if half the interval is
     already shorter than δ, if it contains the scatter of searches, which no seed shortens, and for
-    splits, where more splits, more seeds of each, or neither may help. Below `MIN_SEEDS` the
+    splits and classes, where more of them, more seeds, or neither may help. Below `MIN_SEEDS` the
     scatter is hardly known.
     """
     gap = verdict.difference
-    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1:
+    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1 or verdict.classes:
         return None
     if gap is None or gap.low is None or gap.high is None:
         return None
@@ -143,7 +146,8 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     families = len({(v.key, "" if v.in_matrix else v.baseline) for v in verdicts})
     matrix = ", or of a table with a matrix" if any(v.in_matrix for v in verdicts) else ""
     several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
-    populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
+    units = dict.fromkeys("class" if v.classes else v.unit for v in verdicts)
+    populations = " ".join(POPULATIONS[unit] for unit in units)
     populations += "".join(
         f" {text}"
         for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
