@@ -1,18 +1,17 @@
 """Variance components of a table of comparisons, and the half-widths that other designs would give.
 
-Model: y_rbs = row_r + seed_bs + e_rb + e_rbs, where the rows have the noise of a seed s of split b
-in common, e_rb ~ N(0, σ²_split) is the interaction split × method, and e_rbs ~ N(0, σ²_seed) is the
-rest of the training noise. A rule sees the means of J splits over k seeds each, whose residuals from
-row + split have the
-variance V = σ²_split + σ²_seed / k. Two mean squares estimate it, by the method
-of moments (Henderson III): M_seed, of the residuals from row + seed within splits, and M_split, of
-what row × split explains beyond row + seed:
+Model: y_rbs = row_r + seed_bs + e_rb + e_rbs. The rows have the noise of seed s of split b in
+common, e_rb ~ N(0, σ²_split) is the interaction split × method, and e_rbs ~ N(0, σ²_seed) is the
+rest of the training noise. A rule sees the means of J splits over k seeds each, whose residuals
+from row + split have the variance σ²_split + σ²_seed / k. Two mean squares estimate it by the
+method of moments (Henderson III): M_seed, of the residuals from row + seed within splits, and
+M_split, of what row × split explains beyond row + seed:
 
     E M_split = σ²_split + σ²_seed / k,    E M_seed = σ²_seed
 
 Without failed runs, M_split has (R − 1)(J − 1) degrees of freedom and M_seed (R − 1) J (k − 1).
-With them, k = tr(Z'MZ) / ν_split, where Z indicates row × split and M projects on the residuals from
-row + seed. A study without `splits` has its seeds as blocks and M_split alone.
+With them, k = tr(Z'MZ) / ν_split, where Z indicates row × split and M projects on the residuals
+from row + seed. A study without `splits` has its seeds as blocks, and M_split alone.
 
 Ranges are quantiles of generalised pivotal quantities: each mean square M is drawn as M ν / χ²_ν.
 They hold for any function of the components, also one with a negative coefficient, for which
@@ -24,6 +23,7 @@ References:
     Searle, Casella and McCulloch, "Variance Components" (1992), chapters 4 and 5.
 """
 
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,7 +129,7 @@ def _build_indicators(*factors: Sequence[Hashable]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Design:
-    """Blocks (splits, or seeds of one split) and seeds in each of them; 0 seeds: infinitely many."""
+    """Blocks (splits, or seeds of one split), and seeds in each; 0 stands for infinitely many."""
 
     blocks: int
     seeds: int = 1
@@ -177,3 +177,21 @@ def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
         sample = Sample(base, {str(i): row for i, row in enumerate(rows)}, others=family.others)
         halves += [half for half, _ in rule.compute_half_widths(sample).values()]
     return np.array(halves)
+
+
+def choose_seeds(
+    components: Components, family: Family, half_width: float, most: int
+) -> int | None:
+    """Return the least number of seeds a block with which half of the draws are short enough.
+
+    It is at most `most`. None means that less than a fifth of the draws are short enough with any
+    number of seeds, since the part of the splits alone is longer.
+    """
+
+    def is_short(seeds: int, share: float = 0.5) -> bool:
+        halves = draw_half_widths(components, Design(components.blocks, seeds), family)
+        return bool(np.quantile(halves, share) <= half_width)
+
+    if not is_short(0, 0.2):
+        return None
+    return 1 + bisect_left(range(1, most), True, key=is_short)

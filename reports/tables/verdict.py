@@ -5,8 +5,8 @@ effects, and all on − all off). The interval printed with a verdict is the one
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from reports.frame import Frame
@@ -15,10 +15,19 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
+from reports.stats.variance import Family
+from reports.tables.advice import (
+    HALF_WIDTH,
+    advise_on_row,
+    advise_on_term,
+    choose_components,
+    describe_search_part,
+    group_runs,
+)
 from reports.tables.cells import Cells, Levels, find_sign, find_smallest
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import format_coordinate
+from reports.tables.labels import display_scale, format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
@@ -63,6 +72,7 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -91,6 +101,7 @@ class Verdict:
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
+    advice: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -209,7 +220,46 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 terms=judge_terms_of_row(row.shares, base.shares),
             )
         )
-    return verdicts
+    return _add_advice(frame, table, verdicts, {row.cell: row.against or "" for row in table.rows})
+
+
+def _add_advice(
+    frame: Frame, table: TableData, verdicts: Sequence[Verdict], against: Mapping[str, str]
+) -> list[Verdict]:
+    """Add to open verdicts with long intervals what would shorten them.
+
+    Args:
+        against: cell → cell of its baseline.
+    """
+    if not any(is_too_long(verdict) for verdict in verdicts):
+        return [*verdicts]
+    metric = table.metrics[0]
+    scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
+    advised = []
+    for verdict in verdicts:
+        advice = ""
+        if is_too_long(verdict) and verdict.searches == 1:
+            distinct = [v.cell for v in verdicts if v.call != "same" and v.cell != verdict.cell]
+            base = against[verdict.cell]
+            others = [cell for cell in distinct if against[cell] == base]
+            family = Family(frame.recipe.rule, 1 + len(others), verdict.family - 1 - len(others))
+            row, rows = runs.get(verdict.cell, {}), [runs.get(cell, {}) for cell in others]
+            if components := choose_components(runs.get(base, {}), row, rows):
+                wanted = HALF_WIDTH * verdict.smallest
+                has_splits = verdict.unit == "split"
+                advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
+        elif is_too_long(verdict):
+            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+        advised.append(replace(verdict, advice=advice))
+    return advised
+
+
+def is_too_long(verdict: Verdict) -> bool:
+    """Return whether a verdict is open and half its interval is δ or longer."""
+    gap = verdict.difference
+    if verdict.call != "open" or gap is None or gap.low is None or gap.high is None:
+        return False
+    return 0 < verdict.smallest <= (gap.high - gap.low) / 2
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
@@ -304,21 +354,24 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     for name, gap in gaps.items():
         judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
         same = name in unchanged
-        verdicts.append(
-            Verdict(
-                **shared,
-                cell=name,
-                label=name if name == TOTAL else f"{name}, main effect",
-                baseline="off",
-                call="same" if same else judgement.call or "open",
-                difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
-                n=gap.n,
-                small=judgement.small,
-                same_as="off" if same else "",
-                family=len(gaps),
-                is_term=True,
-            )
+        verdict = Verdict(
+            **shared,
+            cell=name,
+            label=name if name == TOTAL else f"{name}, main effect",
+            baseline="off",
+            call="same" if same else judgement.call or "open",
+            difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
+            n=gap.n,
+            small=judgement.small,
+            same_as="off" if same else "",
+            family=len(gaps),
+            is_term=True,
         )
+        if is_too_long(verdict) and verdict.unit == "seed":
+            wanted, half = HALF_WIDTH * verdict.smallest, (gap.high - gap.low) / 2
+            advice = advise_on_term(half, seeds, fit.error_df, wanted, display_scale(metric))
+            verdict = replace(verdict, advice=advice)
+        verdicts.append(verdict)
     return verdicts
 
 
