@@ -89,8 +89,9 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     if (precision := plan.find_precision(name)) is not None:
         smallest = choose_smallest_effect(plan.spec.report.smallest, metric)
         wanted = precision.precision or 0.8 * smallest  # the default of PrecisionSeeds
+        each = "" if plan.spec.studies[name].splits is None else " a split"
         return [
-            f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
+            f"{precision.first} seeds{each} first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
         ]
     splits = plan.spec.studies[name].splits  # tables compare splits by their means over seeds

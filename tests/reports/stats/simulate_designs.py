@@ -95,7 +95,9 @@ def measure_components(setting: Setting, tables: int) -> dict[str, float]:
         assert components is not None
         estimates.append((components.split_variance, components.seed_square))
         limits = [np.quantile(draws, (0.05, 0.95)) for draws in components.draw()]
-        covered.append([low <= value <= high for (low, high), value in zip(limits, true)])
+        covered.append(
+            [low <= value <= high for (low, high), value in zip(limits, true, strict=True)]
+        )
     bias, shares = np.mean(estimates, axis=0) - true, 100 * np.mean(covered, axis=0)
     return {
         "bias σ²_split": bias[0],
