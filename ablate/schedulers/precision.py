@@ -8,10 +8,11 @@ stage's standard deviation and degrees of freedom, so that its level holds for a
 after every seed would give up to 12 % false verdicts. A resumed sweep ends with the same number,
 because it depends only on recorded results.
 
-With `splits`, the first stage has two or three seeds a split. Its variance components give the seeds
-a split. The final interval is the ordinary one over splits: their means contain the later seeds, and
-false verdicts stay at 5 % (`tests/reports/stats/simulate_designs.py`). If the part of split × method
-alone is longer than `precision`, no number of seeds is enough, and the first stage is the last.
+With `splits`, the first stage has two or three seeds a split. Its variance components give the
+seeds a split. The final interval is the ordinary one over splits, whose means contain the later
+seeds: false verdicts stay at 5 % (`tests/reports/stats/simulate_designs.py`). If the part of split
+× method alone is longer than `precision`, no number of seeds is enough, and the first stage is the
+last.
 
 References:
     Stein, "A two-sample test for a linear hypothesis whose power is independent of the variance",

@@ -29,7 +29,7 @@ from ablate.sweep.trial_costs import TrialCosts
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
 from ablate.values.limits import MOST_INFEASIBLE
 from ablate.values.paths import find_at, get_at, has_path
-from reports.tables.labels import choose_smallest_effect, display_scale
+from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:
@@ -428,7 +428,7 @@ class Staging(Racing):
         plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
         self.metric = plan.find_primary_metric(name)
         smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
-        wanted = precision.precision or 0.8 * smallest_effect  # in the unit that tables show
+        wanted = precision.precision or HALF_WIDTH * smallest_effect  # in the unit shown
         self.half_width = wanted / display_scale(self.metric)
         # the baseline that a table names, or the cell with all factors off, or the first cell
         tables = [table for table in plan.spec.report.tables if table.study == name]

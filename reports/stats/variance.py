@@ -36,6 +36,7 @@ from reports.stats.comparison_rule import Sample, load_rule
 Runs = Mapping[int, Blocks]  # block (split, or seed) → seed → value
 DRAWS = 2000  # of the mean squares
 TABLES = 100  # simulated, whose intervals a rule gives
+MOST_BLOCKS = 400  # seeds of a study without splits
 LARGEST = 32  # number of blocks of these tables; more scale by 1 / √blocks
 
 
@@ -180,18 +181,43 @@ def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
 
 
 def choose_seeds(
-    components: Components, family: Family, half_width: float, most: int
+    components: Components,
+    family: Family,
+    half_width: float,
+    most: int,
+    *,
+    share: float = 0.5,
+    blocks: int | None = None,
 ) -> int | None:
-    """Return the least number of seeds a block with which half of the draws are short enough.
+    """Return the least number of seeds a block with which `share` of the draws are short enough.
 
     It is at most `most`. None means that less than a fifth of the draws are short enough with any
     number of seeds, since the part of the splits alone is longer.
+
+    Args:
+        blocks: number of splits. Default: that of the components.
     """
 
-    def is_short(seeds: int, share: float = 0.5) -> bool:
-        halves = draw_half_widths(components, Design(components.blocks, seeds), family)
+    def is_short(seeds: int, share: float = share) -> bool:
+        design = Design(blocks or components.blocks, seeds)
+        halves = draw_half_widths(components, design, family)
         return bool(np.quantile(halves, share) <= half_width)
 
     if not is_short(0, 0.2):
         return None
     return 1 + bisect_left(range(1, most), True, key=is_short)
+
+
+def choose_blocks(
+    components: Components, family: Family, half_width: float, *, share: float = 0.5
+) -> Design:
+    """Return the least number of seeds with which `share` of the draws are short enough.
+
+    It is at most `MOST_BLOCKS`. The components are those of a study without splits.
+    """
+
+    def is_short(blocks: int) -> bool:
+        halves = draw_half_widths(components, Design(blocks), family)
+        return bool(np.quantile(halves, share) <= half_width)
+
+    return Design(2 + bisect_left(range(2, MOST_BLOCKS), True, key=is_short))

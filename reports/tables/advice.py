@@ -17,7 +17,6 @@ from reports.stats.variance import (
 )
 from reports.tables.cells import group_by_cell, has_splits
 
-HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 FACTORS = (1.25, 1.5, 2, 3, 4)  # of the number of seeds, which advice may raise
 GAIN = 0.75  # of its length, to which four times the seeds must shorten an interval
 RANGE = (0.025, 0.5, 0.975)  # quantiles that are printed; nine of ten half-widths lie in it

@@ -17,7 +17,6 @@ from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
 from reports.stats.variance import Family
 from reports.tables.advice import (
-    HALF_WIDTH,
     advise_on_row,
     advise_on_term,
     choose_components,
@@ -27,7 +26,7 @@ from reports.tables.advice import (
 from reports.tables.cells import Cells, Levels, find_sign, find_smallest
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import display_scale, format_coordinate
+from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
