@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
+from ablate.sweep.pilots import Pilot
 from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (
     Components,
@@ -26,8 +28,8 @@ from reports.stats.variance import (
 )
 from reports.tables.advice import RANGE
 
-RULE = "dunnett_and_t"
 MOST = 20  # seeds a split
+RULE = "dunnett_and_t"
 
 
 class Setting(NamedTuple):
@@ -52,6 +54,14 @@ SETTINGS = (
     Setting(4, 5, 3, 0.5, failed=0.1),
     Setting(6, 5, 2, 0.0, failed=0.2),
 )
+
+PILOTS = {  # (setting, half-width wanted)
+    "networks: noise of training": (Setting(6, 5, 4, 0.0), 0.75),
+    "heads: noise of classes": (Setting(5, 5, 3, 0.3, 0.3), 1.0),
+    "both": (Setting(4, 5, 4, 0.4), 1.6),
+    "one comparison": (Setting(2, 5, 4, 0.2), 2.0),
+    "seeds of one split": (Setting(3, 5, 1, 0.0), 0.8),
+}
 
 
 def draw_table(rng: np.random.Generator, setting: Setting, seeds: int = 0) -> np.ndarray:
@@ -144,6 +154,34 @@ def measure_precision(setting: Setting, tables: int, at: int = 8) -> dict[str, f
     }
 
 
+def measure_proposals(setting: Setting, wanted: float, tables: int) -> dict[str, float]:
+    """Return how often a proposal is made, and how often it reaches its half-width, in %.
+
+    A proposal counts if it was short enough in 85 % of the draws. Splits of the same classes into
+    more parts have an interaction that grows with their number.
+    """
+    rng, reached, cost = np.random.default_rng(8), [], []
+    for _ in range(tables):
+        components = estimate_components(to_runs(draw_table(rng, setting)))
+        assert components is not None
+        splits = None if setting.seeds == 1 else setting.splits
+        family, configs = setting.family, ({},) * setting.rows
+        pilot = Pilot("judged", "test/map_at_r", configs, splits, 0, components, family)
+        proposal = choose_proposal(propose_designs(pilot, wanted, SHARES[0]))
+        if proposal is not None:
+            design = proposal.design
+            grown = setting.split_sd * (design.blocks / setting.splits)
+            planned = setting._replace(splits=design.blocks, split_sd=grown)
+            _, halves = judge_means(draw_table(rng, planned, design.seeds))
+            reached.append(halves[0] <= wanted)
+            cost.append(design.trainings)
+    return {
+        "proposed": 100 * len(reached) / tables,
+        "reached": 100 * float(np.mean(reached)) if reached else 0.0,
+        "trainings": float(np.median(cost)) if cost else 0.0,
+    }
+
+
 def print_table(columns: Sequence[str], rows: Iterator[Sequence[str]]) -> None:
     print("| " + " | ".join(columns) + " |\n|" + " --: |" * len(columns))
     for row in rows:
@@ -173,6 +211,13 @@ def main(tables: int = 2000) -> None:
                         yield [*(f"{x:g}" for x in setting), *(f"{x:.1f}" for x in found)]
 
     print_table((*heads, "false verdicts", "seeds", "no number"), list_precision())
+
+    def list_proposals() -> Iterator[Sequence[str]]:
+        for name, (setting, wanted) in PILOTS.items():
+            found = measure_proposals(setting, wanted, tables // 2).values()
+            yield [name, *(f"{x:g}" for x in setting), f"{wanted:g}", *(f"{x:.0f}" for x in found)]
+
+    print_table(("pilot", *heads, "wanted", "proposed", "reached", "trainings"), list_proposals())
 
 
 if __name__ == "__main__":
