@@ -230,35 +230,37 @@ def _add_advice(
     Args:
         against: cell → cell of its baseline.
     """
-    if not any(is_too_long(verdict) for verdict in verdicts):
+    long = [find_long_half(verdict) is not None for verdict in verdicts]
+    if not any(long):
         return [*verdicts]
     metric = table.metrics[0]
     scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
     advised = []
-    for verdict in verdicts:
+    for verdict, is_long in zip(verdicts, long, strict=True):
         advice = ""
-        if is_too_long(verdict) and verdict.searches == 1:
-            distinct = [v.cell for v in verdicts if v.call != "same" and v.cell != verdict.cell]
+        if is_long and verdict.searches == 1:
             base = against[verdict.cell]
-            others = [cell for cell in distinct if against[cell] == base]
-            family = Family(frame.recipe.rule, 1 + len(others), verdict.family - 1 - len(others))
-            row, rows = runs.get(verdict.cell, {}), [runs.get(cell, {}) for cell in others]
-            if components := choose_components(runs.get(base, {}), row, rows):
+            distinct = [v.cell for v in verdicts if v.call != "same" and against[v.cell] == base]
+            others = [runs[cell] for cell in distinct if cell in runs and cell != verdict.cell]
+            n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
+            family = Family(frame.recipe.rule, 1 + len(others), n_elsewhere)
+            if components := choose_components(runs[base], runs[verdict.cell], others):
                 wanted = HALF_WIDTH * verdict.smallest
                 has_splits = verdict.unit == "split"
                 advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
-        elif is_too_long(verdict):
+        elif is_long:
             advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
         advised.append(replace(verdict, advice=advice))
     return advised
 
 
-def is_too_long(verdict: Verdict) -> bool:
-    """Return whether a verdict is open and half its interval is δ or longer."""
+def find_long_half(verdict: Verdict) -> float | None:
+    """Return half the interval of an open verdict if it is δ or longer, else None."""
     gap = verdict.difference
     if verdict.call != "open" or gap is None or gap.low is None or gap.high is None:
-        return False
-    return 0 < verdict.smallest <= (gap.high - gap.low) / 2
+        return None
+    half = (gap.high - gap.low) / 2
+    return half if 0 < verdict.smallest <= half else None
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
@@ -366,8 +368,9 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
             family=len(gaps),
             is_term=True,
         )
-        if is_too_long(verdict) and verdict.unit == "seed":
-            wanted, half = HALF_WIDTH * verdict.smallest, (gap.high - gap.low) / 2
+        half = find_long_half(verdict)
+        if half is not None and verdict.unit == "seed":
+            wanted = HALF_WIDTH * verdict.smallest
             advice = advise_on_term(half, seeds, fit.error_df, wanted, display_scale(metric))
             verdict = replace(verdict, advice=advice)
         verdicts.append(verdict)
