@@ -35,7 +35,7 @@ from reports.stats.comparison_rule import Sample, load_rule
 
 Runs = Mapping[int, Blocks]  # block (split, or seed) → seed → value
 DRAWS = 2000  # of the mean squares
-TABLES = 100  # simulated, whose intervals a rule gives
+ROWS, LEAST_TABLES = 120, 40  # simulated, whose intervals a rule gives
 MOST_BLOCKS = 400  # seeds of a study without splits
 LARGEST = 32  # number of blocks of these tables; more scale by 1 / √blocks
 
@@ -173,7 +173,7 @@ def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
     """Return the half-widths that a rule gives rows whose residuals have the variance 1."""
     rng, rule, n_rows = np.random.default_rng(2), load_rule(family.rule), family.comparisons
     halves: list[float] = []
-    for _ in range(TABLES):
+    for _ in range(max(LEAST_TABLES, ROWS // n_rows)):
         base, *rows = (dict(enumerate(row)) for row in rng.normal(size=(n_rows + 1, blocks)))
         sample = Sample(base, {str(i): row for i, row in enumerate(rows)}, others=family.others)
         halves += [half for half, _ in rule.compute_half_widths(sample).values()]
