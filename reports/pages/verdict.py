@@ -90,6 +90,10 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"one {unit} gives no interval")
     elif verdict.advice:
         words.append(verdict.advice)
+    if verdict.own is not None:
+        own = f"{verdict.own * display_scale(verdict.metric):.{verdict.digits}f}"
+        rows = verdict.lengthened_by or "the other rows"
+        words.append(f"the scatter of {rows} lengthens this interval, which would be ±{own} alone")
     if printed is not None:
         value = format_signed_metric(printed.value, printed.metric, 1)
         name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"

@@ -72,6 +72,8 @@ class Verdict:
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
         advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
+        own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
+            lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -101,6 +103,8 @@ class Verdict:
     searches_sd: float | None = None
     terms: str = ""
     advice: str = ""
+    own: float | None = None
+    lengthened_by: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -217,6 +221,10 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
                 terms=judge_terms_of_row(row.shares, base.shares),
+                own=judgement.own,
+                lengthened_by=" and ".join(
+                    _describe_row(table, rows[cell]) for cell in judgement.lengthened_by
+                ),
             )
         )
     return _add_advice(frame, table, verdicts, {row.cell: row.against or "" for row in table.rows})
