@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from reports.kinds import DEFAULT_RULE
-from reports.stats.blocks import NODES, compute_family_quantile, dunnett_quantile
+from reports.stats.blocks import LEVEL, NODES, compute_family_quantile, dunnett_quantile
 from reports.stats.rules.pooled_or_holm import MANY_BLOCKS
 
 POWER = 0.8

@@ -1,17 +1,18 @@
 """Say what would shorten an interval: more seeds, or only further classes, with a range."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 
 import numpy as np
 
 from reports.frame import DataFrame
-from reports.stats.blocks import Blocks
+from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (
     DRAWS,
     Components,
     Design,
     Family,
+    Runs,
     draw_half_widths,
     estimate_components,
 )
@@ -21,7 +22,6 @@ FACTORS = (1.25, 1.5, 2, 3, 4)  # of the number of seeds, which advice may raise
 GAIN = 0.75  # of its length, to which four times the seeds must shorten an interval
 RANGE = (0.025, 0.5, 0.975)  # quantiles that are printed; nine of ten half-widths lie in it
 ODD = 0.025  # level at which a row scatters otherwise than its table
-FEW = 8  # blocks below which rules pool the scatter of all rows
 
 
 def group_runs(cells: DataFrame, metric: str) -> dict[str, dict[int, dict[int, float]]]:
@@ -38,11 +38,11 @@ def group_runs(cells: DataFrame, metric: str) -> dict[str, dict[int, dict[int, f
 
 
 def choose_components(
-    base: Mapping[int, Blocks], row: Mapping[int, Blocks], others: Sequence[Mapping[int, Blocks]]
+    base: Runs, row: Runs, others: Sequence[Runs], rule: str
 ) -> Components | None:
     """Return the components of a table, or of a row and its baseline if the row is unlike others.
 
-    Below eight blocks, a row that scatters less than the others has their scatter in its interval.
+    With a rule that shares the rows' error, a calm row's interval has the scatter of the others.
     """
     from scipy import stats
 
@@ -52,7 +52,8 @@ def choose_components(
     ratio = stats.f(own.block_df, pooled.block_df)
     share = own.block_square / pooled.block_square
     is_wild = ratio.sf(share) < ODD
-    is_calm = own.blocks >= FEW and ratio.cdf(share) < ODD
+    table = Sample(dict.fromkeys(range(own.blocks), 0.0), {})
+    is_calm = ratio.cdf(share) < ODD and not load_rule(rule).shares_error(table)
     return own if is_wild or is_calm else pooled
 
 

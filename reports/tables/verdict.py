@@ -250,9 +250,10 @@ def _add_advice(
             base = against[verdict.cell]
             distinct = [v.cell for v in verdicts if v.call != "same" and against[v.cell] == base]
             others = [runs[cell] for cell in distinct if cell in runs and cell != verdict.cell]
+            row, rule = runs[verdict.cell], frame.recipe.rule
             n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
-            family = Family(frame.recipe.rule, 1 + len(others), n_elsewhere)
-            if components := choose_components(runs[base], runs[verdict.cell], others):
+            family = Family(rule, 1 + len(others), n_elsewhere)
+            if components := choose_components(runs[base], row, others, rule):
                 wanted = HALF_WIDTH * verdict.smallest
                 has_splits = verdict.unit == "split"
                 advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
 from ablate.sweep.pilots import Pilot
+from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (
     Components,
@@ -29,7 +30,7 @@ from reports.stats.variance import (
 from reports.tables.advice import RANGE
 
 MOST = 20  # seeds a split
-RULE = "dunnett_and_t"
+RULE = DEFAULT_RULE
 
 
 class Setting(NamedTuple):
