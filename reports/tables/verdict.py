@@ -5,8 +5,8 @@ effects, and all on − all off). The interval printed with a verdict is the one
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from reports.frame import DataFrame, Frame
@@ -15,6 +15,14 @@ from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
 from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
+from reports.stats.variance import Family
+from reports.tables.advice import (
+    advise_on_row,
+    advise_on_term,
+    choose_components,
+    describe_search_part,
+    group_runs,
+)
 from reports.tables.cells import (
     Cells,
     Levels,
@@ -28,7 +36,7 @@ from reports.tables.cells import (
 )
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import format_coordinate
+from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
@@ -76,6 +84,7 @@ class Verdict:
         level: of the family's intervals.
         look: the number of the look, in words, if there are several.
         failed: how many runs of the row and its baseline failed, in words; empty if none did.
+        advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
@@ -111,6 +120,7 @@ class Verdict:
     failed: str = ""
     level: float = LEVEL
     look: str = ""
+    advice: str = ""
     own: float | None = None
     lengthened_by: str = ""
 
@@ -238,7 +248,49 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 ),
             )
         )
-    return verdicts
+    return _add_advice(frame, table, verdicts, {row.cell: row.against or "" for row in table.rows})
+
+
+def _add_advice(
+    frame: Frame, table: TableData, verdicts: Sequence[Verdict], against: Mapping[str, str]
+) -> list[Verdict]:
+    """Add to open verdicts with long intervals what would shorten them.
+
+    Args:
+        against: cell → cell of its baseline.
+    """
+    long = [find_long_half(verdict) is not None for verdict in verdicts]
+    if not any(long):
+        return [*verdicts]
+    metric = table.metrics[0]
+    scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
+    advised = []
+    for verdict, is_long in zip(verdicts, long, strict=True):
+        advice = ""
+        if is_long and verdict.searches == 1:
+            base = against[verdict.cell]
+            distinct = [v.cell for v in verdicts if v.call != "same" and against[v.cell] == base]
+            others = [runs[cell] for cell in distinct if cell in runs and cell != verdict.cell]
+            row, rule = runs[verdict.cell], frame.recipe.rule
+            n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
+            family = Family(rule, 1 + len(others), n_elsewhere)
+            if components := choose_components(runs[base], row, others, rule):
+                wanted = HALF_WIDTH * verdict.smallest
+                has_splits = verdict.unit == "split"
+                advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
+        elif is_long:
+            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+        advised.append(replace(verdict, advice=advice))
+    return advised
+
+
+def find_long_half(verdict: Verdict) -> float | None:
+    """Return half the interval of an open verdict if it is δ or longer, else None."""
+    gap = verdict.difference
+    if verdict.call != "open" or gap is None or gap.low is None or gap.high is None:
+        return None
+    half = (gap.high - gap.low) / 2
+    return half if 0 < verdict.smallest <= half else None
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
@@ -315,9 +367,9 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
     sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
     level = find_level(frame, table.recipe.study)
-    gaps, unchanged = _estimate_terms(frame, cells, metric, level)
+    gaps, unchanged, error_df = _estimate_terms(frame, cells, metric, level)
     if gaps and failures.any() and frame.recipe.failed:
-        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
+        worst, *_ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
         unknown = Difference(0.0, None, None, 0, "")
         gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
     is_open = frame.recipe.failed is None and failures.any()
@@ -327,39 +379,45 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
         judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
         judgement = Judgement(gap, "open") if is_open else judgement
         same = name in unchanged
-        verdicts.append(
-            Verdict(
-                **shared,
-                cell=name,
-                label=name if name == TOTAL else f"{name}, main effect",
-                baseline="off",
-                call="same" if same else judgement.call or "open",
-                difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
-                n=gap.n,
-                small=judgement.small,
-                same_as="off" if same else "",
-                family=len(gaps),
-                is_term=True,
-                failed=describe_failures(int(failures.sum()), len(cells)),
-            )
+        verdict = Verdict(
+            **shared,
+            cell=name,
+            label=name if name == TOTAL else f"{name}, main effect",
+            baseline="off",
+            call="same" if same else judgement.call or "open",
+            difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
+            n=gap.n,
+            small=judgement.small,
+            same_as="off" if same else "",
+            family=len(gaps),
+            is_term=True,
+            failed=describe_failures(int(failures.sum()), len(cells)),
         )
+        half = find_long_half(verdict)
+        if half is not None and verdict.unit == "seed":
+            wanted = HALF_WIDTH * verdict.smallest
+            advice = advise_on_term(half, gap.n, error_df, wanted, display_scale(metric))
+            verdict = replace(verdict, advice=advice)
+        verdicts.append(verdict)
     return verdicts
 
 
 def _estimate_terms(
     frame: Frame, cells: DataFrame, metric: str, level: float
-) -> tuple[dict[str, Difference], set[str]]:
-    """Return the difference of each component, and of all on − all off, and unchanged components.
+) -> tuple[dict[str, Difference], set[str], int]:
+    """Return the differences of components and of all on − all off, and how they were estimated.
 
-    Both are empty where components cannot be judged (`judge_terms`).
+    Returns:
+        The differences by component, the components that change nothing, and the error's degrees
+        of freedom. The first two are empty where components cannot be judged (`judge_terms`).
     """
     factorial = fit_study(frame, cells, metric, level=level)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
-        return {}, set()
+        return {}, set(), 0
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
-        return {}, set()
+        return {}, set(), 0
 
     # differences by component, and of all on − all off; a component may change nothing
     seeds = max(len(values) for _, values in data)
@@ -375,7 +433,7 @@ def _estimate_terms(
     total = _compute_total(data, varied, fit, level)
     if total is not None:
         gaps[TOTAL] = total
-    return gaps, unchanged
+    return gaps, unchanged, fit.error_df
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
