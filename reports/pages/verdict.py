@@ -23,6 +23,7 @@ NEUTRAL = "(best is neutral)"  # end of the label of a row whose best cell is th
 POPULATIONS = {
     "seed": "Claims are about further seeds on this split of the classes, not about others.",
     "split": "Claims over splits are about further classes of the same data set.",
+    "class": "Claims over classes are about further classes like these, given this training set.",
 }
 
 
@@ -73,6 +74,8 @@ def format_evidence(verdict: Verdict) -> str:
     """Write what a verdict rests on: n, why it is not decided, the printed gain, the tuning."""
     n, unit, printed = verdict.n, verdict.unit, verdict.printed
     words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
+    if verdict.classes:
+        words[0] += f" × {verdict.classes:,} classes"
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
     if verdict.call == "no result":
@@ -111,7 +114,8 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     families = len({(v.key, "" if v.in_matrix else v.baseline) for v in verdicts})
     matrix = ", or of a table with a matrix" if any(v.in_matrix for v in verdicts) else ""
     several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
-    populations = " ".join(POPULATIONS[unit] for unit in dict.fromkeys(v.unit for v in verdicts))
+    units = dict.fromkeys("class" if v.classes else v.unit for v in verdicts)
+    populations = " ".join(POPULATIONS[unit] for unit in units)
     populations += "".join(
         f" {text}"
         for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
