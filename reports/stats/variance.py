@@ -36,7 +36,6 @@ from reports.stats.comparison_rule import Sample, load_rule
 Runs = Mapping[int, Blocks]  # block (split, or seed) → seed → value
 DRAWS = 2000  # of the mean squares
 ROWS, LEAST_TABLES = 120, 40  # simulated, whose intervals a rule gives
-MOST_BLOCKS = 400  # seeds of a study without splits
 LARGEST = 32  # number of blocks of these tables; more scale by 1 / √blocks
 
 
@@ -206,18 +205,3 @@ def choose_seeds(
     if not is_short(0, 0.2):
         return None
     return 1 + bisect_left(range(1, most), True, key=is_short)
-
-
-def choose_blocks(
-    components: Components, family: Family, half_width: float, *, share: float = 0.5
-) -> Design:
-    """Return the least number of seeds with which `share` of the draws are short enough.
-
-    It is at most `MOST_BLOCKS`. The components are those of a study without splits.
-    """
-
-    def is_short(blocks: int) -> bool:
-        halves = draw_half_widths(components, Design(blocks), family)
-        return bool(np.quantile(halves, share) <= half_width)
-
-    return Design(2 + bisect_left(range(2, MOST_BLOCKS), True, key=is_short))
