@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,13 @@ def _load_class_variances(
     known = [variances for variances in found if variances and variances.between_classes]
     if not known:
         return None
-    parts = np.mean([[v.between_classes, v.between_seeds, v.rest, v.df] for v in known], axis=0)
-    return ClassVariances(*map(float, parts), min(variances.seeds for variances in known))
+    return ClassVariances(
+        fmean(variances.between_classes for variances in known),
+        fmean(variances.between_seeds for variances in known),
+        fmean(variances.rest for variances in known),
+        fmean(variances.df for variances in known),
+        min(variances.seeds for variances in known),
+    )
 
 
 def describe_advice(pilot: Pilot, smallest: Mapping[str, float]) -> list[str]:

@@ -50,6 +50,12 @@ class OverClasses(ComparisonRule):
     def __init__(self, differences: Mapping[str, Floats], queries: Floats) -> None:
         self.differences, self.queries = differences, queries
 
+    def estimate_variances(self, name: str) -> "ClassVariances | None":
+        """Return the parts of the variance of a row's mean difference."""
+        if name not in self.differences:
+            return None
+        return estimate_class_variances(self.differences[name], self.queries)
+
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
         """Return each row's half width (below, above); infinite with one class or one seed."""
         share = sample.level ** (1 / (len(sample.rows) + sample.others))
@@ -93,7 +99,7 @@ class ClassVariances:
         luck = rng.chisquare(max(1, seeds - 1), DRAWS) / max(1, seeds - 1)
         by_seed = self.between_seeds * ratio * luck / known
         halves = np.sqrt(t_class**2 * class_part + t_seed**2 * by_seed)
-        return np.maximum(t_class * (class_part + rest) ** 0.5, halves)
+        return np.asarray(np.maximum(t_class * (class_part + rest) ** 0.5, halves))
 
 
 def compute_half_width(differences: Floats, queries: Floats, level: float) -> float:

@@ -239,6 +239,9 @@ def _compare_rows(
                         judgement=judgement if is_shown else None,
                         family=size,
                         classes=len(over_classes.queries) if over_classes else 0,
+                        class_variances=over_classes.estimate_variances(cell)
+                        if over_classes
+                        else None,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)
                         if over_searches and judgement.interval
