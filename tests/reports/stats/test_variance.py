@@ -45,7 +45,7 @@ def test_a_table_without_splits_has_seeds_as_blocks() -> None:
     assert estimate_components(simulate_designs.to_runs(values[:, :1])) is None
 
 
-@pytest.mark.parametrize("rows", [2, 5])
+@pytest.mark.parametrize("rows", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_seeds_by_precision_over_splits_give_few_false_verdicts(rows: int) -> None:
     found = simulate_designs.measure_precision(Setting(rows, 5, 2, 0.3), 250)
     assert found["false"] <= 9  # of 250 tables three standard errors above 5 %
