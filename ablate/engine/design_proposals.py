@@ -6,7 +6,8 @@ most 0.8 δ to either side in 85 % of the draws, since a mere expectation would 
 cases. If no design is, 50 % is enough, and the text says so.
 """
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +19,9 @@ from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.pilots import Pilot, load_pilots
+from reports.stats.blocks import LEVEL
 from reports.stats.variance import (
-    Components,
     Design,
-    choose_blocks,
     choose_seeds,
     draw_half_widths,
 )
@@ -30,9 +30,11 @@ from reports.tables.labels import HALF_WIDTH, display_scale, format_metric_name
 from trainables.errors import ConfigError
 
 SHARES = (0.85, 0.5)  # of the draws in which a proposed design is short enough
-MOST_SEEDS = 100  # of a split
+MOST_SEEDS, MOST_BLOCKS = 100, 400  # of a split; of a study without splits
 SPLIT_FACTORS = (1, 2, 4)  # times the splits of the finished trials
-CLAIMS = {True: "further classes", False: "further seeds, one split"}
+ONE_SPLIT, ONE_TRAINING_SET = "further seeds, one split", "further classes, one training set"
+FURTHER_CLASSES = "further classes"
+CLAIMS = (ONE_SPLIT, ONE_TRAINING_SET, FURTHER_CLASSES)  # the strongest last
 
 
 @dataclass(frozen=True)
@@ -40,20 +42,37 @@ class Proposal:
     """A design, and its half-widths on the scale of the runs.
 
     Attributes:
-        over_splits: whether claims hold for further classes.
+        claim: for what its claims hold.
         is_short: whether its intervals are short enough in as many draws as asked for.
         to_train: number of trials that are not in the ledger.
     """
 
     design: Design
-    over_splits: bool
+    claim: str
     halves: np.ndarray
     is_short: bool
     to_train: int
 
+    @property
+    def name(self) -> str:
+        """The design in words."""
+        if self.claim == FURTHER_CLASSES:
+            return f"{self.design.blocks} splits × {self.design.seeds or 'any number of'} seeds"
+        blocks = ", blocks: classes" if self.claim == ONE_TRAINING_SET else ""
+        return f"{self.design.blocks or 'any number of'} seeds{blocks}"
+
+    def format_yaml(self, study: str) -> str:
+        """Return the lines that the spec needs."""
+        splits = f"splits: {self.design.blocks}, " if self.claim == FURTHER_CLASSES else ""
+        seeds = self.design.seeds if splits else self.design.blocks
+        lines = f"  studies: {{{study}: {{{splits}seeds: {seeds}}}}}"
+        if self.claim == ONE_TRAINING_SET:
+            lines += f"\n  report: {{tables: [{{study: {study}, blocks: classes}}]}}"
+        return lines
+
 
 def propose_designs(pilot: Pilot, wanted: float, share: float) -> list[Proposal]:
-    """Return the cheapest design of each kind: seeds of one split, splits × seeds, more splits.
+    """Return the cheapest design of each kind: seeds of one split, classes, splits × seeds.
 
     A design of infinitely many seeds stands for a kind of which none is good enough.
 
@@ -61,36 +80,53 @@ def propose_designs(pilot: Pilot, wanted: float, share: float) -> list[Proposal]
         wanted: largest half-width, on the scale of the runs.
         share: of the draws that must be as short.
     """
-    components, family = pilot.components, pilot.family
-    proposals: list[Proposal] = []
+    components, family, proposals = pilot.components, pilot.family, list[Proposal]()
 
-    def add(design: Design, known: Components) -> None:
-        over_splits = pilot.splits is not None and known is components
-        halves = draw_half_widths(known, design, family)
+    def add(design: Design, claim: str, draw: Callable[[Design], np.ndarray], done: int) -> None:
+        halves = draw(design)
         is_short = bool(np.quantile(halves, share) <= wanted)
-        if over_splits and not is_short:
-            design = Design(design.blocks, 0)
-            halves = draw_half_widths(known, design, family)
-        is_grown = known is components and pilot.splits in (None, design.blocks)
-        to_train = len(pilot.configs) * design.trainings - (pilot.done if is_grown else 0)
-        proposals.append(Proposal(design, over_splits, halves, is_short, max(0, to_train)))
+        if not is_short and claim != ONE_SPLIT:  # what is left of the classes
+            design = Design(*((design.blocks, 0) if claim == FURTHER_CLASSES else (0, 1)))
+            halves = draw(design)
+        to_train = max(0, len(pilot.configs) * design.trainings - done)
+        proposals.append(Proposal(design, claim, halves, is_short, to_train))
 
-    if pilot.splits is None:
-        add(choose_blocks(components, family, wanted, share=share), components)
-    elif components.seed_df:
-        single = components.forget_splits()
-        add(choose_blocks(single, family, wanted, share=share), single)
-        for factor in SPLIT_FACTORS:
-            blocks = factor * pilot.splits
-            seeds = choose_seeds(components, family, wanted, MOST_SEEDS, share=share, blocks=blocks)
-            add(Design(blocks, seeds or MOST_SEEDS), components)
+    def draw_seeds(design: Design) -> np.ndarray:
+        known = components if pilot.splits is None else components.forget_splits()
+        return draw_half_widths(known, design, family)
+
+    def choose_blocks(draw: Callable[[Design], np.ndarray]) -> Design:
+        def is_short(blocks: int) -> bool:
+            return bool(np.quantile(draw(Design(blocks)), share) <= wanted)
+
+        return Design(2 + bisect_left(range(2, MOST_BLOCKS), True, key=is_short))
+
+    if pilot.splits is None or components.seed_df:
+        done = pilot.done if pilot.splits is None else 0
+        add(choose_blocks(draw_seeds), ONE_SPLIT, draw_seeds, done)
+    if (classes := pilot.classes) is not None:
+        level = LEVEL ** (1 / (family.comparisons + family.others))
+
+        def draw_classes(design: Design) -> np.ndarray:
+            return classes.draw_half_widths(design.blocks, level)
+
+        add(choose_blocks(draw_classes), ONE_TRAINING_SET, draw_classes, pilot.done)
+    for factor in SPLIT_FACTORS if pilot.splits and components.seed_df else ():
+        blocks = factor * (pilot.splits or 0)
+        seeds = choose_seeds(components, family, wanted, MOST_SEEDS, share=share, blocks=blocks)
+
+        def draw_splits(design: Design) -> np.ndarray:
+            return draw_half_widths(components, design, family)
+
+        done = pilot.done if factor == 1 else 0
+        add(Design(blocks, seeds or MOST_SEEDS), FURTHER_CLASSES, draw_splits, done)
     return proposals
 
 
 def choose_proposal(proposals: list[Proposal]) -> Proposal | None:
     """Return the cheapest design that is short enough, of those with the strongest claim."""
-    strongest = any(proposal.over_splits for proposal in proposals)
-    fitting = [p for p in proposals if p.is_short and p.over_splits == strongest]
+    strongest = max((CLAIMS.index(proposal.claim) for proposal in proposals), default=0)
+    fitting = [p for p in proposals if p.is_short and p.claim == CLAIMS[strongest]]
     return min(fitting, key=lambda proposal: proposal.to_train, default=None)
 
 
@@ -146,17 +182,15 @@ def list_design_lines(pilot: Pilot, smallest: float, hours: float | None) -> Ite
     )
     rows = [("design", "trainings a row", "hours", "half-width", "holds for")]
     for item in proposals:
-        design, name = item.design, f"{item.design.blocks} seeds"
-        if item.over_splits:
-            name = f"{design.blocks} splits × {design.seeds or 'any number of'} seeds"
-        cost = (f"{design.trainings:,}", "unknown") if design.seeds else ("", "")
-        if hours is not None and design.seeds:
-            cost = cost[0], f"{item.to_train / len(pilot.configs) * hours:.2g}"
+        cost = ("", "")
+        if trainings := item.design.trainings:
+            spent = None if hours is None else item.to_train / len(pilot.configs) * hours
+            cost = f"{trainings:,}", "unknown" if spent is None else f"{spent:.2g}"
         halves = format_half_widths(item.halves, scale)
         if not item.is_short:
             is_unsure = np.median(item.halves) * scale <= wanted
             halves += ", perhaps too long" if is_unsure else ", too long"
-        rows.append((name, *cost, halves, CLAIMS[item.over_splits]))
+        rows.append((item.name, *cost, halves, item.claim))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
@@ -173,10 +207,8 @@ def list_design_lines(pilot: Pilot, smallest: float, hours: float | None) -> Ite
     if best is None:
         yield "proposed: none; only further classes, more pilot trials or a larger δ would decide"
         return
-    splits = f"splits: {best.design.blocks}, " if best.over_splits else ""
-    seeds = best.design.seeds if best.over_splits else best.design.blocks
     yield (
         f"proposed: {best.to_train} trials to train, enough in {share:.0%} of cases that these "
         "finished trials leave possible. Write into the spec:"
     )
-    yield f"  studies: {{{pilot.study}: {{{splits}seeds: {seeds}}}}}"
+    yield best.format_yaml(pilot.study)

@@ -9,11 +9,11 @@ holds for any scatter; testing after every seed would give up to 12 % false verd
 one of all seeds holds where later seeds scatter more, as with rare collapses. A resumed sweep ends
 with the same number, because it depends only on recorded results.
 
-With `splits`, the first stage has two or three seeds a split. Its variance components give the
-seeds a split. The final interval is the ordinary one over splits, whose means contain the later
-seeds: false verdicts stay at 5 % (`tests/reports/stats/simulate_designs.py`). If the part of split
-× method alone is longer than `precision`, no number of seeds is enough, and the first stage is the
-last.
+With `splits`, the first stage has two or three seeds a split. The noise of training within its
+splits gives the number of seeds a split, with which this noise alone gives intervals of
+`precision`. The final interval is the ordinary one over splits, whose means are independent of that
+noise, so that it keeps its level. If the part of split × method alone is longer than `precision`,
+no number of seeds is enough, and the first stage is the last.
 
 References:
     Stein, "A two-sample test for a linear hypothesis whose power is independent of the variance",
@@ -73,7 +73,7 @@ def evaluate_precision(
         rule: name of the rule that judges the table.
     """
     from reports.stats.power import choose_final_seeds  # imports SciPy's statistics
-    from reports.stats.variance import Family, choose_seeds, estimate_components
+    from reports.stats.variance import Family, choose_final_seeds_of_splits, estimate_components
 
     cells, stage = tuple(values), range(seeds.first)
     if any(seed not in row for cell in cells for row in values[cell].values() for seed in stage):
@@ -85,7 +85,7 @@ def evaluate_precision(
         count = None
         if components is not None:
             family = Family(rule, len(distinct) - 1)
-            count = choose_seeds(components, family, half_width, seeds.at_most)
+            count = choose_final_seeds_of_splits(components, family, half_width, seeds.at_most)
         return Standing(cells, max(count or 0, seeds.first))
     base = values[baseline][None]
     differences = [_subtract(values[cell][None], base, stage) for cell in cells if cell != baseline]

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.progression import Progression
+from reports.stats.classes import ClassVariances, estimate_class_variances
 from reports.stats.variance import (
     Components,
     Design,
@@ -27,6 +29,8 @@ class Pilot:
     Attributes:
         configs: a configuration of each row. splits: of the study; None without.
         done: number of finished trials.
+        classes: the variances of a difference over classes and seeds, means over the rows; None
+            with splits, or without values by class.
     """
 
     study: str
@@ -36,6 +40,7 @@ class Pilot:
     done: int
     components: Components
     family: Family
+    classes: ClassVariances | None = None
 
 
 def load_pilots(progression: Progression) -> dict[str, Pilot]:
@@ -66,8 +71,43 @@ def load_pilots(progression: Progression) -> dict[str, Pilot]:
             n_rows = max(1, comparisons // baselines)
             family = Family(plan.spec.report.rule, n_rows, comparisons - n_rows)
             fixed = name, metric, tuple(configs.values()), study.splits
-            pilots[name] = Pilot(*fixed, done, components, family)
+            classes = None if study.splits else _load_class_variances(progression, name, metric)
+            pilots[name] = Pilot(*fixed, done, components, family, classes)
     return pilots
+
+
+def _load_class_variances(
+    progression: Progression, name: str, metric: str
+) -> ClassVariances | None:
+    """Return the mean variances of the rows' differences to the first row, by class and seed."""
+    split, _, short_name = metric.partition("/")
+    rows: dict[str, dict[int, list[list[float]]]] = {}  # cell → seed → [mean, queries] by class
+    digests = set()
+    for cell in progression.studies[name].cells:
+        record = progression.facts.ledger.get_classes(cell.trial_id).get(split)
+        if record and short_name in record["metrics"]:
+            rows.setdefault(cell.cell, {})[cell.seed] = record["metrics"][short_name]
+            digests.add((record["digest"], len(record["metrics"][short_name])))
+    if len(rows) < 2 or len(digests) > 1:
+        return None
+    base, *others = rows.values()
+    found = []
+    for row in others:
+        pairs = [(np.array(row[seed]), np.array(base[seed])) for seed in row.keys() & base.keys()]
+        if pairs:
+            gaps, queries = np.stack([a[:, 0] - b[:, 0] for a, b in pairs], 1), pairs[0][0][:, 1]
+            has_queries = queries > 0
+            found.append(estimate_class_variances(gaps[has_queries], queries[has_queries]))
+    known = [variances for variances in found if variances and variances.between_classes]
+    if not known:
+        return None
+    return ClassVariances(
+        fmean(variances.between_classes for variances in known),
+        fmean(variances.between_seeds for variances in known),
+        fmean(variances.rest for variances in known),
+        fmean(variances.df for variances in known),
+        min(variances.seeds for variances in known),
+    )
 
 
 def describe_advice(pilot: Pilot, smallest: Mapping[str, float]) -> list[str]:

@@ -6,6 +6,8 @@ from math import ceil
 import numpy as np
 
 from reports.frame import DataFrame
+from reports.stats.blocks import LEVEL
+from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (
     DRAWS,
@@ -20,7 +22,9 @@ from reports.tables.cells import group_by_cell, has_splits
 
 FACTORS = (1.25, 1.5, 2, 3, 4)  # of the number of seeds, which advice may raise
 GAIN = 0.75  # of its length, to which four times the seeds must shorten an interval
-RANGE = (0.025, 0.5, 0.975)  # quantiles that are printed; nine of ten half-widths lie in it
+# The quantiles that are printed; nine of ten half-widths lie between them. The first is so low
+# because draws of σ²_split that are cut at 0 are too large where σ²_split is 0.
+RANGE = (0.005, 0.5, 0.975)
 ODD = 0.025  # level at which a row scatters otherwise than its table
 
 
@@ -73,7 +77,21 @@ def advise_on_row(
         design = Design(blocks, number) if has_splits else Design(number)
         return draw_half_widths(components, design, family)
 
-    return advise(draw, seeds if has_splits else blocks, wanted, scale, has_splits=has_splits)
+    if not has_splits:
+        return advise(draw, blocks, wanted, scale)
+    return advise(draw, seeds, wanted, scale, unit=" a split")
+
+
+def advise_on_classes(
+    variances: ClassVariances, comparisons: int, wanted: float, scale: float
+) -> str:
+    """Say which number of seeds would give a difference over classes about which half-width."""
+    level = LEVEL ** (1 / comparisons)
+
+    def draw(number: int) -> np.ndarray:
+        return variances.draw_half_widths(number, level)
+
+    return advise(draw, variances.seeds, wanted, scale, unit="")
 
 
 def advise_on_term(half: float, seeds: int, df: int, wanted: float, scale: float) -> str:
@@ -88,7 +106,7 @@ def advise_on_term(half: float, seeds: int, df: int, wanted: float, scale: float
     def draw(number: int) -> np.ndarray:
         return np.asarray(half * np.sqrt(errors * seeds / number))
 
-    return advise(draw, seeds, wanted, scale, has_splits=False)
+    return advise(draw, seeds, wanted, scale)
 
 
 def describe_search_part(count: int, sd: float, scale: float) -> str:
@@ -100,26 +118,32 @@ def describe_search_part(count: int, sd: float, scale: float) -> str:
 
 
 def advise(
-    draw: Callable[[int], np.ndarray], seeds: int, wanted: float, scale: float, *, has_splits: bool
+    draw: Callable[[int], np.ndarray],
+    seeds: int,
+    wanted: float,
+    scale: float,
+    unit: str | None = None,
 ) -> str:
     """Say what more seeds would give, by `draw`: number of seeds → half-widths to be expected.
 
-    With splits, `draw(0)` are the half-widths with infinitely many seeds.
+    Args:
+        unit: what has that many seeds, in words, if claims are about further classes. `draw(0)` are
+            then the half-widths with infinitely many seeds.
     """
     numbers = sorted({ceil(seeds * factor) for factor in FACTORS} - {seeds})
     enough = next((n for n in numbers if np.median(draw(n)) <= wanted), None)
-    halves = draw(enough or numbers[-1])
-    if has_splits and enough is None and np.median(halves) > GAIN * np.median(draw(seeds)):
+    halves, over_classes = draw(enough or numbers[-1]), unit is not None
+    if over_classes and enough is None and np.median(halves) > GAIN * np.median(draw(seeds)):
         best = format_half_widths(draw(0), scale)
         return f"more seeds would not help (at best about {best}); only further classes would"
-    text = f"{enough or numbers[-1]} seeds{' a split' if has_splits else ''} give about "
+    text = f"{enough or numbers[-1]} seeds{unit or ''} give about "
     text += format_half_widths(halves, scale)
     if enough is None:
-        text += f", and ±{wanted * scale:.2g} takes more{'' if has_splits else ' seeds'}"
-    if not has_splits:
+        text += f", and ±{wanted * scale:.2g} takes more{'' if over_classes else ' seeds'}"
+    if not over_classes:
         return text
     are_short = np.median(draw(0)) > wanted  # the classes alone, without any training noise
-    return f"{text}; {'further classes too' if are_short else 'more splits are not needed'}"
+    return f"{text}; further classes {'too' if are_short else 'are not needed'}"
 
 
 def format_half_widths(halves: np.ndarray, scale: float) -> str:

@@ -269,6 +269,9 @@ def _compare_rows(
                         family=size,
                         level=samples[base].level,
                         classes=len(over_classes.queries) if over_classes else 0,
+                        class_variances=over_classes.estimate_variances(cell)
+                        if over_classes
+                        else None,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)
                         if over_searches and judgement.interval

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table
 from reports.stats.blocks import LEVEL
+from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
@@ -53,6 +54,7 @@ class Comparison:
         family: number of comparisons of the correction.
         level: at which the intervals of the family hold together.
         classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
+        class_variances: the parts of its variance over classes and seeds.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
     """
@@ -67,6 +69,7 @@ class Comparison:
     family: int = 0
     level: float = LEVEL
     classes: int = 0
+    class_variances: ClassVariances | None = None
     searches: int = 1
     searches_sd: float | None = None
 

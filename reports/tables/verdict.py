@@ -5,7 +5,7 @@ effects, and all on − all off). The interval printed with a verdict is the one
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -17,6 +17,7 @@ from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
 from reports.stats.variance import Family
 from reports.tables.advice import (
+    advise_on_classes,
     advise_on_row,
     advise_on_term,
     choose_components,
@@ -248,38 +249,33 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 ),
             )
         )
-    return _add_advice(frame, table, verdicts, {row.cell: row.against or "" for row in table.rows})
+    return _add_advice(frame, table, verdicts)
 
 
-def _add_advice(
-    frame: Frame, table: TableData, verdicts: Sequence[Verdict], against: Mapping[str, str]
-) -> list[Verdict]:
-    """Add to open verdicts with long intervals what would shorten them.
-
-    Args:
-        against: cell → cell of its baseline.
-    """
+def _add_advice(frame: Frame, table: TableData, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Add to open verdicts with long intervals what would shorten them."""
     long = [find_long_half(verdict) is not None for verdict in verdicts]
     if not any(long):
         return [*verdicts]
-    metric = table.metrics[0]
+    metric, rule, rows = table.metrics[0], frame.recipe.rule, {row.cell: row for row in table.rows}
     scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
     advised = []
     for verdict, is_long in zip(verdicts, long, strict=True):
-        advice = ""
-        if is_long and verdict.searches == 1:
-            base = against[verdict.cell]
-            distinct = [v.cell for v in verdicts if v.call != "same" and against[v.cell] == base]
-            others = [runs[cell] for cell in distinct if cell in runs and cell != verdict.cell]
-            row, rule = runs[verdict.cell], frame.recipe.rule
+        cell, wanted, advice = verdict.cell, HALF_WIDTH * verdict.smallest, ""
+        base, comparison = rows[cell].against or "", rows[cell].measured[metric].compared
+        if is_long and verdict.searches > 1:
+            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+        elif is_long and verdict.classes:
+            if variances := comparison.class_variances if comparison else None:
+                advice = advise_on_classes(variances, verdict.family, wanted, scale)
+        elif is_long:
+            alike = [v.cell for v in verdicts if v.call != "same" and rows[v.cell].against == base]
+            others = [runs[other] for other in alike if other in runs and other != cell]
             n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
             family = Family(rule, 1 + len(others), n_elsewhere)
-            if components := choose_components(runs[base], row, others, rule):
-                wanted = HALF_WIDTH * verdict.smallest
+            if components := choose_components(runs[base], runs[cell], others, rule):
                 has_splits = verdict.unit == "split"
                 advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
-        elif is_long:
-            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
         advised.append(replace(verdict, advice=advice))
     return advised
 

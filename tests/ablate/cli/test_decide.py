@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import yaml
 
 from ablate import api
 from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
 from tests.ablate import synthetic
 from tests.ablate.driven import dispatch, drain
 from trainables.evaluation.metrics import EVALUATOR
@@ -85,6 +87,25 @@ def test_without_splits_the_number_of_seeds_is_proposed(
     proposed = yaml.safe_load(text.splitlines()[-1])["studies"]["rows"]
     assert proposed.keys() == {"seeds"} and proposed["seeds"] > 4
     assert "over splits: unknown" in text and "further classes" not in text
+
+
+def test_values_by_class_give_a_design_over_classes(
+    tmp_path: Path, train: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its claim is the stronger one, so it is proposed, and the spec needs `blocks: classes`."""
+    train(write(tmp_path, seeds=4), 0.0, 0.01)
+    rng, of_class = np.random.default_rng(0), {}
+    with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger, ledger.begin_transaction() as db:
+        for (trial,) in db.execute("SELECT trial_id FROM trials").fetchall():
+            row = of_class.setdefault(trial.partition("-")[0], 0.02 * rng.normal(size=50))
+            values = 0.5 + row + 0.01 * rng.normal(size=50)
+            metrics = {"map_at_r": [[float(value), 6] for value in values]}
+            text = json.dumps({"digest": "0" * 16, "metrics": metrics})
+            db.execute("UPDATE evaluations SET classes_json = ? WHERE trial_id = ?", (text, trial))
+    text = decide(tmp_path, "2.5", capsys)
+    assert re.search(r"seeds, blocks: classes +\d+ .* further classes, one training set", text)
+    assert yaml.safe_load(text.splitlines()[-1])["report"]["tables"][0]["blocks"] == "classes"
+    assert "any number of seeds, blocks: classes" in decide(tmp_path, "0.2", capsys)
 
 
 def test_nothing_is_proposed_where_only_further_classes_would_decide(

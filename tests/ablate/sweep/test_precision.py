@@ -133,7 +133,7 @@ def test_seeds_a_split_follow_from_the_components_of_the_first_stage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Noise of training asks for more seeds; a long part of split × method, for none."""
-    plan = divide(monkeypatch, split_sd=0.0, seed_sd=0.012)
+    plan = divide(monkeypatch, split_sd=0.0, seed_sd=0.007)
     made = dispatch(plan, tmp_path / "a")
     drain(made)
     trained = {(row["cell"], row["fold"], row["seed"]) for row in table(made)}

@@ -23,7 +23,7 @@ from reports.stats.variance import (
     Design,
     Family,
     Runs,
-    choose_seeds,
+    choose_final_seeds_of_splits,
     draw_half_widths,
     estimate_components,
 )
@@ -143,7 +143,7 @@ def measure_precision(setting: Setting, tables: int, at: int = 8) -> dict[str, f
         values = draw_table(rng, setting, MOST)
         components = estimate_components(to_runs(values[:, :, : setting.seeds]))
         assert components is not None
-        number = choose_seeds(components, setting.family, wanted, MOST)
+        number = choose_final_seeds_of_splits(components, setting.family, wanted, MOST)
         hopeless += number is None
         seeds.append(max(setting.seeds, number or 0))
         gaps, halves = judge_means(values[:, :, : seeds[-1]])

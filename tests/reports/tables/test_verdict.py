@@ -144,7 +144,7 @@ def test_an_open_verdict_says_what_more_seeds_would_give_with_a_range() -> None:
 
 def test_a_verdict_over_splits_says_whether_seeds_or_classes_are_short() -> None:
     by_seeds = divided(5, 4, split_sd=0.0, seed_sd=0.005).advice
-    assert re.match(r"(\d+) seeds a split give about ±.+; more splits are not needed", by_seeds)
+    assert re.match(r"(\d+) seeds a split give about ±.+; further classes are not needed", by_seeds)
     by_classes = divided(5, 4, split_sd=0.01, seed_sd=0.001).advice
     assert by_classes.startswith("more seeds would not help (at best about ±")
     assert by_classes.endswith("only further classes would")
