@@ -164,8 +164,8 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
         notes.append(f"Tuning: {min(budgets)} trials planned for each row{each}, an equal budget.")
     elif centres and len(others) == 1:
         notes.append(
-            f"Tuning: {others.pop()} trials planned for each row that takes the best settings of its "
-            "baseline. They contain all trials of the baseline; in the others the row searches "
+            f"Tuning: {others.pop()} trials planned for each row that takes the best settings of "
+            "its baseline. They contain all trials of the baseline; in the others the row searches "
             "settings that the baseline does not have."
         )
     elif budgets:
