@@ -97,12 +97,13 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield a warning if rows have unequal numbers of tuning trials, or if all rows have none."""
     budgets: dict[int, list[_Row]] = {}  # number of tuning trials → rows with that number
+    # left out are plain rows on which all rows of their methods build
     pairs = _pair_with_baselines(rows)
-    centres = {base.cell for _, base in pairs} - {
-        b.cell for row, b in pairs if not b.is_behind(row)
-    }
+    centres = [base.bases for method, base in pairs if base.is_behind(method)]
+    apart = [base.bases for method, base in pairs if not base.is_behind(method)]
     for row in rows:
-        if row.cell not in centres:
+        is_method = bool(get_neutral_options(row.method))
+        if is_method or row.bases in apart or row.bases not in centres:
             budgets.setdefault(sum(row.lineage.values()), []).append(row)
     cells = {n: shorten_list([row.cell for row in equal]) for n, equal in budgets.items()}
     most = max(budgets)
