@@ -8,7 +8,7 @@ from trainables.errors import ConfigError
 GOALS = {
     "tune": "search the method's settings, and read the best on test classes",
     "terms": "tune the method, then switch each of its terms on and off",
-    "compare": "tune the method and the plain loss alike, and compare the best of both",
+    "compare": "tune the plain loss, then the method at its rates, and compare the best of both",
     "losses": "tune each --loss alike, without a method, and compare the best of each",
 }
 # option, metavar, default, and a note for --help

@@ -1,9 +1,13 @@
 """Warn of comparisons that break the rule of fair tuning.
 
-The rule: every row has as many tuning trials as the row with the most; its values were chosen in
-the regime in which it is compared; they were not chosen by a single training; and the plain loss at
-its best rates was a candidate for a method's weights. Comparisons with `tuning: as_published` are
-skipped.
+The rule: every row has as many tuning trials as the row with the most; no row searches rates which
+another row could not search there, too; its values were chosen in the regime in which it is
+compared; they were not chosen by a single training; and the plain loss at its best rates was a
+candidate for a method's weights. Comparisons with `tuning: as_published` are skipped.
+
+A plain loss on whose best a method builds is no row with fewer trials: all its trials stand behind
+the method, too, and what the method searches beside them the plain loss does not have. A method
+without effect then is the plain loss at the same rates, and fresh seeds judge both.
 
 A regime is what is trained, for how long, on which data, and which epoch is kept. A weight chosen
 on frozen features says little about a network that trains. A study chooses the values that it
@@ -12,6 +16,7 @@ that it takes. Of two candidates found elsewhere it only excludes one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ablate.designs.base import list_upstream_studies
@@ -51,6 +56,10 @@ class _Row(NamedTuple):
     choosers: dict[str, str]
     lineage: dict[str, int]
 
+    def is_behind(self, other: "_Row") -> bool:
+        """Return whether another row builds on the best values of this row."""
+        return {*self.bases} <= other.lineage.keys()
+
 
 def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
     """Return a warning for each way in which a comparison breaks the rule of fair tuning."""
@@ -62,6 +71,7 @@ def warn_of_unfair_comparisons(plan: Plan) -> list[str]:
             points = [point for point in study.list_representatives() if point is not None]
             rows = [_build_row(plan, name, point, lineages[point.cell]) for point in points]
             lines += _warn_of_unequal_budgets(plan, name, rows)
+            lines += _warn_of_unshared_axes(plan, name, rows)
             lines += _warn_of_other_regimes(plan, name, rows)
             lines += _warn_of_single_seeds(plan, name, rows)
             lines += _warn_without_neutral_candidate(plan, name, rows)
@@ -87,8 +97,14 @@ def _build_row(plan: Plan, name: str, point: Point, lineage: dict[str, int]) -> 
 def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
     """Yield a warning if rows have unequal numbers of tuning trials, or if all rows have none."""
     budgets: dict[int, list[_Row]] = {}  # number of tuning trials → rows with that number
+    # left out are plain rows on which all rows of their methods build
+    pairs = _pair_with_baselines(rows)
+    centres = [base.bases for method, base in pairs if base.is_behind(method)]
+    apart = [base.bases for method, base in pairs if not base.is_behind(method)]
     for row in rows:
-        budgets.setdefault(sum(row.lineage.values()), []).append(row)
+        is_method = bool(get_neutral_options(row.method))
+        if is_method or row.bases in apart or row.bases not in centres:
+            budgets.setdefault(sum(row.lineage.values()), []).append(row)
     cells = {n: shorten_list([row.cell for row in equal]) for n, equal in budgets.items()}
     most = max(budgets)
     # Rows that all have one method and loss are no comparison with a baseline.
@@ -110,9 +126,65 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     yield f"{message}. Every row needs {most} trials: {', '.join([*remedies, PUBLISHED])}"
 
 
+def _pair_with_baselines(rows: list[_Row]) -> list[tuple[_Row, _Row]]:
+    """Pair each tuned method with the plain row of its loss on which it builds, or the first."""
+    plain = [row for row in rows if row.bases and not get_neutral_options(row.method)]
+    pairs = []
+    for row in rows:
+        bases = [base for base in plain if base.loss == row.loss]
+        bases.sort(key=lambda base: not base.is_behind(row))
+        if bases and get_neutral_options(row.method):
+            pairs.append((row, bases[0]))
+    return pairs
+
+
+def _warn_of_unshared_axes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[str]:
+    """Yield warnings of rates that a method or its baseline searches where the other cannot.
+
+    Compared are the searches that are behind only one of the two rows. The baseline may search an
+    axis if the method searches it in the same stage or a later one. A method may search an axis of
+    the baseline if the baseline has a search of its own with this axis.
+    """
+    faults: dict[tuple[str, str, str], list[str]] = {}  # row, axes, its search → the other rows
+    for method, base in _pair_with_baselines(rows):
+        of_method, of_base = _list_own_axes(plan, method, base), _list_own_axes(plan, base, method)
+        last = {path: stage for path, stage, _ in sorted(of_method, key=itemgetter(1))}
+        searches = [study for study in base.lineage if _is_search(plan, study)]
+        searched = {path for study in searches for path in plan.spec.studies[study].paths}
+        extra = [(base, *own) for own in of_base if last.get(own[0], 0) < own[1]]
+        shared = {path for path, *_ in of_base}
+        extra += [(method, *own) for own in of_method if own[0] in searched - shared]
+        paths: dict[tuple[str, str], list[str]] = {}
+        for row, path, _, study in extra:
+            paths.setdefault((row.cell, study), []).append(path)
+        for (cell, study), axes in paths.items():
+            other = method.cell if cell == base.cell else base.cell
+            faults.setdefault((cell, shorten_list(axes), study), []).append(other)
+    for (cell, axes, study), others in faults.items():
+        yield (
+            f"{name} favours {cell}, which searched {axes} in {study}, where "
+            f"{shorten_list(others)} could not: centre the searches of a method's own weights on "
+            "the baseline's best (`around: {best_of: …}`), or give all rows such a search last"
+        )
+
+
 def _is_search(plan: Plan, name: str) -> bool:
     study = plan.spec.studies.get(name)  # a lineage also has entries that are no studies
     return study is not None and study.sampling() is not None
+
+
+def _list_own_axes(plan: Plan, row: _Row, other: _Row) -> list[tuple[str, int, str]]:
+    """Return path, stage and study of each axis searched behind a row and not behind another.
+
+    The stage is the number of searches that led to this one, itself included.
+    """
+    studies, axes = plan.spec.studies, list[tuple[str, int, str]]()
+    for study in row.lineage:
+        if study not in other.lineage and _is_search(plan, study):
+            upstream = list_upstream_studies(studies, [study])
+            stage = sum(_is_search(plan, each) for each in upstream)
+            axes += [(path, stage, study) for path in studies[study].paths]
+    return axes
 
 
 def find_rows_of_other_regimes(plan: Plan) -> dict[str, dict[str, str]]:
@@ -200,32 +272,27 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
     it, a method can lose because it had more to search, unless it starts at these rates.
     """
     studies = plan.spec.studies
-    baselines: dict[str, _Row] = {}  # loss → row of the plain method
-    for row in rows:
-        if row.bases and not get_neutral_options(row.method):
-            baselines.setdefault(row.loss, row)
-    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # loss → (row, searches of its method)
-    for row in rows:
-        if not get_neutral_options(row.method) or row.loss not in baselines:
-            continue
-        upstream = list_upstream_studies(studies, row.bases)
+    lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # baseline → (row, its searches)
+    baselines: dict[str, _Row] = {}
+    for row, base in _pair_with_baselines(rows):
         chose_method = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
         searches_of_method = [  # those whose design can have a neutral cell
             study
             for study in dict.fromkeys(row.choosers.values())
             if study in chose_method and "neutral" in type(studies[study]).model_fields
         ]
-        has_neutral = any(studies[base].find_baseline() for base in upstream)
-        starts_at_baseline = baselines[row.loss].bases[-1] in upstream  # takes its best rates
-        if searches_of_method and not has_neutral and not starts_at_baseline:
-            lacking.setdefault(row.loss, []).append((row, searches_of_method))
-    for loss, pairs in lacking.items():
+        upstream = list_upstream_studies(studies, row.bases)
+        has_neutral = any(studies[each].find_baseline() for each in upstream)
+        if searches_of_method and not has_neutral and not base.is_behind(row):
+            baselines[base.cell] = base
+            lacking.setdefault(base.cell, []).append((row, searches_of_method))
+    for cell, pairs in lacking.items():
         searches = dict.fromkeys(study for _, studies_of_row in pairs for study in studies_of_row)
         yield (
-            f"{name} has rows that may end below {baselines[loss].cell} only because they had more "
+            f"{name} has rows that may end below {cell} only because they had more "
             f"to try: {shorten_list([row.cell for row, _ in pairs])}; give "
             f"{shorten_list(list(searches))} one candidate more, "
-            f"`neutral: {{best_of: {baselines[loss].bases[-1]}}}`"
+            f"`neutral: {{best_of: {baselines[cell].bases[-1]}}}`"
         )
 
 

@@ -199,6 +199,19 @@ def format_budget(frame: Frame, study: str, cell: str) -> str | None:
 def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[str]:
     """Return notes on how many trials tuned each row, and in which studies."""
     budgets = {row.tuning for row in rows if row.tuning is not None}
+    # cell → study that tuned it → number of trials
+    lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
+    # rows on whose best settings other rows build (a lineage also has entries of neutral cells)
+    behind = {
+        cell: {name for name in lineage if frame.get_declared_study(name)}
+        for cell, lineage in lineages.items()
+    }
+    centres = {
+        cell
+        for cell, studies in behind.items()
+        if studies and any(map(studies.__lt__, behind.values()))
+    }
+    others = {row.tuning for row in rows if row.cell not in centres}
     notes = []
     if frame.get_declared_study(study).get("tuning") == "as_published":
         note = "Tuning: as published. The settings are printed ones; budgets need not be equal."
@@ -211,13 +224,17 @@ def _explain_tuning(frame: Frame, study: str, rows: Sequence[TableRow]) -> list[
     elif len(budgets) == 1:
         each = " in each search" if len(frame.list_searches(study)) > 1 else ""
         notes.append(f"Tuning: {min(budgets)} trials planned for each row{each}, an equal budget.")
+    elif centres and len(others) == 1:
+        notes.append(
+            f"Tuning: {others.pop()} trials planned for each row that takes the best settings of "
+            "its baseline. They contain all trials of the baseline; in the others the row searches "
+            "settings that the baseline does not have."
+        )
     elif budgets:
         by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
         notes.append(
             f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."
         )
-    # cell → study that tuned it → number of trials
-    lineages: dict[str, dict[str, int]] = frame.get_plan_note("lineages", study) or {}
     alike: dict[str, list[str]] = {}  # studies in words → the rows that they tuned
     for row in rows:
         studies = lineages.get(row.cell, {})

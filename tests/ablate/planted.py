@@ -1,230 +1,297 @@
-"""A planted method: does the whole procedure find an improvement that is there, and no other?
+"""A null method in every shipped comparison: does the procedure find a difference that is none?
 
-    python -m tests.ablate.planted [REPETITIONS [GAIN]]
+    python -m tests.ablate.planted [--repetitions 400] [--noise 0.15 0.6] [NAME …]
 
-The rows `planted` and `null` are the plain loss with a weight that changes nothing. The metrics of
-`planted` are raised by 2 δ, or GAIN points, as if the method were better on every class; those of
-`null` by nothing. A repetition is `search_spaces/heads.yaml` with these two rows: rates, near,
-tune, last, finalists with the neutral cell, and five splits at fresh seeds. Repetitions differ in
-all seeds. The verdicts are those of the report's table.
+A method changes nothing here, so that a verdict "better" or "worse" is false. The studies are those
+of the file: its designs, sizes, points, centres and finalists, of the plain loss and of one method.
+Repetitions differ in all seeds. The best configuration of each row with its method on is judged at
+fresh seeds, on as many splits and seeds as the file says, by the rule of its report. Power is the
+share of repetitions with the verdict "better" once each value of the method is raised by `GAIN`
+points; a gain that does not depend on weights changes no search.
 
-A trial costs nothing here. Its metrics come from `planted.csv`: a smooth surface over the rates,
-for all test classes and for each split, and a residual of one of these trials, which the trial's
-id draws. The table has 352 trials of `TRIAL` with the plain loss, two seeds of each configuration:
-32 of a Sobol sequence over all rates, and 24 over `NEAR`, which were trained on each split too.
+A trial costs nothing. Its metrics come from `planted.csv`: a smooth surface over the rates, for all
+test classes and for each split, and a residual of one of its trials, scaled to the noise that is
+asked for. The table has 352 trials of a head with the plain loss (NormSoftmax on typefaces), two
+seeds of each configuration: 32 of a Sobol sequence over `RATES`, and 24 over `NEAR`, which were
+trained on each split too. The range that the first search of a file gives an axis is stretched over
+that of `RATES`; the first option of the loss stands for the temperature. All other axes, such as
+the weights of methods, have no effect.
 """
 
-from __future__ import annotations
-
+import argparse
 import csv
 import datetime
 import os
-import shutil
-import sys
 import tempfile
 import time
 import zlib
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from pydantic import Field
 from scipy.interpolate import RBFInterpolator
 
+from ablate.cli import main as command
+from ablate.designs.base import list_upstream_studies
+from ablate.designs.parts import Point, expand_seeds
+from ablate.ledger.facts import Fact, Facts
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.payload import build_sweep_document
-from reports.frame import TRIAL_KEYS, Frame, Parent
-from reports.tables.build import build_all
-from reports.tables.verdict import judge_tables
-from tests.ablate import specs, synthetic
-from tests.ablate.driven import dispatch, drain
-from tests.benchmarks.search_procedures import HEADS
+from ablate.plan.neutral import is_neutral
+from ablate.plan.plan import Cell, Overrides, Plan
+from ablate.samplers.space import Axis
+from ablate.spec.model import LoadedSpec
+from ablate.spec.read import read_spec
+from ablate.sweep.progression import Progression
+from ablate.values.paths import get_at
+from reports.stats.comparison_rule import Sample, judge, load_rule
+from tests.ablate.synthetic import fingerprint
 from tests.faults.machine import processor
-from trainables.config.registry import NamedConfig
-from trainables.jobs.request import Job
-from trainables.methods.base import METHODS
-from trainables.methods.plain import Plain
-from trainables.trial import TrialConfig
 
 STORED = Path(__file__).with_name("planted.csv")
-DELTA = 0.3  # the smallest effect of interest, in points of MAP@R
-SPLITS = 5
+SPACES = Path(__file__).parents[2] / "search_spaces"
 METRICS = ("val", "test")
-NO_TAGS = {"ablate.cells": ""}
-LEAST_FOUND, MOST_WRONG = 0.75, 0.25  # shares of the repetitions
-SEARCHED = HEADS["studies"]["rates_normsoftmax_typefaces"]
-DATA_AND_LOSS = {key: SEARCHED["trial"][key] for key in ("data", "loss")}
-TRIAL: dict[str, Any] = HEADS["trial"] | DATA_AND_LOSS
-# the rates at which the stored trials were measured
-RATES: dict[str, Any] = SEARCHED["space"] | {
-    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}
+DELTA, GAIN = 0.3, 0.6  # smallest effect of interest, and the planted gain, in points of MAP@R
+NOISES = (0.15, 0.6)  # standard deviations of a run's validation MAP@R, in points
+MOST_FALSE, MOST_BIAS = 0.05, 0.02  # share of verdicts, and points; beyond the error of simulation
+NEW = "new"  # what `ablate new --goal compare` writes
+# few_images_4.yaml, gpu/few_images.yaml and the other methods' papers/*_fair.yaml have equal stages
+COMPARISONS = (
+    *("networks", "few_images_10", "hier", "heads", "backbones", NEW),
+    *("gpu/networks", "gpu/cub200", "papers/ddml_fair", "papers/detreg_fair"),
+)
+# the rates at which the stored trials were measured, and the value of one that no search varies
+RATES = {
+    "optimizer.lr": (1e-4, 1e-2, 6e-3),
+    "optimizer.multipliers.proxies": (1, 300, 60),
+    "loss.temperature": (0.02, 0.5, 0.15),
 }
-NEAR: dict[str, Any] = {  # a box around the best of all rates, which is trained on the splits too
-    "optimizer.lr": {"low": 2e-3, "high": 1e-2},
-    "optimizer.multipliers.proxies": {"low": 2, "high": 200},
-    "loss.temperature": {"low": 0.05, "high": 0.5},
-}
+NEAR = ((2e-3, 1e-2), (2, 200), (0.05, 0.5))  # the box that was trained on the splits too
+
+Surface = tuple[RBFInterpolator, np.ndarray]  # of both metrics, and residuals ([trials, metrics])
 
 
-@METHODS.register("planted")
-class Planted(Plain):
-    """The plain loss; with a weight above 0 the recorded metrics are raised by `gain` points."""
-
-    NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0}
-
-    class Config(NamedConfig):
-        name: Literal["planted"] = "planted"
-        weight: float = Field(1.0, ge=0)
-        gain: float = 2 * DELTA
-
-
-TrialConfig.model_rebuild(force=True)  # it knows the methods that were registered before it
+# ------------------------------------------------------------------ the stored surface
 
 
 def scale_rates(rates: Any) -> np.ndarray:
     """Return rates, [trials, axes], on the scale on which `NEAR` is the unit cube."""
-    low, high = np.log10([[axis["low"], axis["high"]] for axis in NEAR.values()]).T
+    low, high = np.log10(NEAR).T
     scaled: np.ndarray = (np.log10(rates) - low) / (high - low)
     return scaled
 
 
 @cache
-def fit_surfaces() -> dict[str, tuple[RBFInterpolator, np.ndarray, np.ndarray]]:
-    """Fit each split of the table, "" for all test classes.
+def fit_surfaces() -> tuple[dict[str, Surface], np.ndarray]:
+    """Fit each split of the table, "" for all test classes; also return the box of all rates.
 
     A fit without one of the 16 best configurations of `NEAR` misses its test MAP@R on a split by
     0.18 points (root mean square). Its mean of two seeds has a standard error of 0.16 points.
-
-    Returns:
-        For each, validation and test MAP@R over the scaled rates, the box of the measured rates
-        ([2, axes]), and the residuals of the trials in `NEAR` ([trials, metrics]).
+    Residuals are in standard deviations of a run's validation MAP@R on all classes.
     """
     trials: dict[str, list[list[float]]] = defaultdict(list)
     with STORED.open(encoding="utf-8") as stream:
         for row in csv.DictReader(stream):
             trials[row["split"]].append([float(row[name]) for name in (*RATES, *METRICS)])
-    surfaces = {}
-    for split, rows in trials.items():
+    surfaces, box, unit = {}, np.zeros((2, 3)), 1.0
+    for split, rows in sorted(trials.items()):  # "" is the first
         rates, metrics = np.split(np.array(rows), [len(RATES)], axis=1)
         points, member = np.unique(scale_rates(rates), axis=0, return_inverse=True)
         means = np.array([metrics[member.ravel() == i].mean(0) for i in range(len(points))])
         is_near = ((points >= 0) & (points <= 1)).all(1)[member.ravel()]
         residuals = ((metrics - means[member.ravel()]) * 2**0.5)[is_near]  # of a mean of two
-        box = np.stack([points.min(0), points.max(0)])
-        surfaces[split] = RBFInterpolator(points, means, degree=2), box, residuals
-    return surfaces
+        if not split:
+            box, unit = np.stack([points.min(0), points.max(0)]), residuals[:, 0].std()
+        surfaces[split] = RBFInterpolator(points, means, degree=2), residuals / unit
+    return surfaces, box
 
 
-def run_job(job: Job) -> Iterator[dict[str, Any]]:
-    """Answer a trial from the table; beyond the measured rates their edge counts."""
-    config, part = job.config, job.config["data"]["split"].get("part")
-    surface, box, residuals = fit_surfaces()["" if part is None else str(part)]
-    optimizer, method = config["optimizer"], config["method"]
-    axes = (optimizer["lr"], optimizer["multipliers"]["proxies"], config["loss"]["temperature"])
-    metrics = surface(np.clip(scale_rates([axes]), *box))[0]
-    metrics += residuals[zlib.crc32(job.trial_id.encode()) % len(residuals)]
-    metrics += method["gain"] / 100 if method.get("weight") else 0
-    values = dict(zip(METRICS, metrics.tolist(), strict=True))
-    yield {
-        **synthetic.FINAL,
-        "event": "final",
-        "evaluations": {split: {"map_at_r": values[split]} for split in job.evaluate},
-        "history": [synthetic.report(1, 1, values["val"])],
-    }
+def measure(rates: np.ndarray, split: str, draws: np.ndarray, noise: float) -> np.ndarray:
+    """Return the metrics of trials, [trials, metrics]; beyond the stored rates their edge counts.
+
+    Args:
+        draws: numbers that choose a residual for each trial.
+        noise: standard deviation of the residuals, in points.
+    """
+    surfaces, box = fit_surfaces()
+    surface, residuals = surfaces[split]
+    values: np.ndarray = surface(np.clip(rates, *box))
+    return values + residuals[draws % len(residuals)] * noise / 100
 
 
-def build_spec(repetition: int, gain: float) -> dict[str, Any]:
-    """Build the spec of a repetition: the plain loss beside `planted` and `null`, tuned alike."""
-    gains = {"planted": gain, "null": 0.0}
-    methods: dict[str, Any] = {"plain": {"method": {"name": "plain"}}}
-    methods |= {row: {"method": {"name": "planted", "gain": gain}} for row, gain in gains.items()}
-    studies: dict[str, Any] = {}
-
-    def add_search(name: str, method: str, trials: int = 16, **more: Any) -> None:
-        search = {"design": "search", "trials": trials, "seeds": [1000 + repetition]}
-        studies[name] = {**search, "trial": methods[method], **more}
-
-    add_search("rates", "plain", space=RATES)
-    add_search("near", "plain", around={"best_of": "rates", "box": 3}, points=[{}])
-    for name, trial in methods.items():
-        around, more = {"best_of": "near"}, {"points": [{}]}
-        if name == "plain":
-            around |= {"box": 2}
-        else:
-            more["points"] += [{"method.weight": 0.1}]
-            more["space"] = {"method.weight": {"low": 1e-3, "high": 3, "log": True}}
-        add_search(f"tune_{name}", name, around=around, **more)
-        around = {"best_of": f"tune_{name}", "box": 2}
-        add_search(f"last_{name}", name, 12, around=around, points=[{}])
-        finalists = {"design": "promote", "best": 3, "of": f"last_{name}", "trial": trial}
-        neutral = {} if name == "plain" else {"neutral": {"best_of": "best_plain"}}
-        seeds = [2000 + repetition, 3000 + repetition]
-        studies[f"best_{name}"] = {**finalists, **neutral, "seeds": seeds}
-    studies["judged"] = {
-        **{"design": "compare", "splits": SPLITS, "evaluate": ["val", "test"]},
-        "seeds": [4 * repetition + i for i in range(4)],
-        "around": {"best_of": "best_{method}"},
-        "cross": {"method": {name: {"trial": trial} for name, trial in methods.items()}},
-    }
-    table = {"kind": "compare", "study": "judged", "baseline": {"method": "plain"}, "alone": True}
-    table["metrics"] = ["test/map_at_r", "val/map_at_r"]
-    report = {"primary": "test/map_at_r", "smallest": {"map_at_r": DELTA}, "tables": [table]}
-    spec = {"name": f"planted-{repetition}", "objective": "val/map_at_r", "trial": TRIAL}
-    return {**spec, "studies": studies, "report": report}
+# ------------------------------------------------------------------ the comparison
 
 
-def load_judged_frame(ledger: Ledger, sweep_id: str) -> Frame:
-    """Load from the ledger what a report reads from MLflow, whose runs would take minutes."""
-    sweep, cells = ledger.get_sweep(sweep_id), ledger.list_cells(sweep_id)
-    rows = []
-    for trial_id in {cell["trial_id"] for cell in cells}:
-        trial, evaluations = ledger.get_trial(trial_id), ledger.get_evaluations(trial_id)
-        assert trial is not None
-        row = dict.fromkeys(TRIAL_KEYS, "") | {"params": {}, "ratios": {}, "tags": NO_TAGS}
-        row |= {name: trial[name] for name in ("trial_id", "seed", "status")}
-        rows.append(row | {f"{split}/map_at_r": e["map_at_r"] for split, e in evaluations.items()})
-    parent = Parent("", "", {}, build_sweep_document(sweep, cells))
-    return Frame(None, [parent], pd.DataFrame(rows))
+class Comparison(NamedTuple):
+    """A file's comparison of the plain loss with its first method.
+
+    Attributes:
+        rows: the studies whose best cells are compared, first that of the plain loss.
+        splits: names of the splits; "" for all test classes.
+        seeds: their number for each split.
+        axes: study → stored rate → path and axis of the first search that varies it.
+    """
+
+    loaded: LoadedSpec
+    rows: list[str]
+    splits: list[str]
+    seeds: int
+    axes: dict[str, dict[str, tuple[str, Axis]]]
 
 
-def run_repetition(repetition: int, gain: float, folder: Path) -> dict[str, str]:
-    """Run one repetition, and return the verdict on each row of the report's table."""
-    plan = specs.plan(build_spec(repetition, gain))
-    scheduler = dispatch(plan, folder, runner=f"{__name__}:run_job")
-    drain(scheduler)
-    frame = load_judged_frame(scheduler.ledger, plan.sweep_id)
-    scheduler.ledger.close()
-    verdicts = judge_tables(frame, build_all(frame, frame.recipe))
-    for row in verdicts:
-        gap = row.difference
-        assert gap is not None and gap.low is not None and gap.high is not None
-        interval = f"{100 * gap.mean:+.2f} [{100 * gap.low:+.2f}, {100 * gap.high:+.2f}]"
-        print(f"{repetition:3} {row.label}: {row.call}, {interval}", flush=True)
-    return {row.label.removesuffix(" (best is neutral)"): row.call for row in verdicts}
+def load_comparison(name: str) -> Comparison:
+    """Read a shipped comparison, or one that `ablate new` writes."""
+    path = SPACES / f"{name}.yaml"
+    with tempfile.TemporaryDirectory() as folder:
+        if name == NEW:
+            path = Path(folder) / "new.yaml"
+            command.main(["new", "new", "--goal", "compare", "--to", str(path)])
+        loaded = read_spec(path)
+    plan = Plan(loaded, Overrides(), fingerprint, Path())
+    tables = (table for table in plan.spec.report.tables if table.kind == "compare")
+    judged = next(table.study for table in tables)
+    study = plan.spec.studies[judged]
+    rows: dict[str, str] = {}  # method → study
+    for point in filter(None, study.list_representatives()):
+        method = plan.build_layers(judged, point, ()).merged["method"]["name"]
+        rows.setdefault(method, study.list_needed_bases(point.levels)[0].best_of)
+    (_, plain), (_, other), *_ = sorted(rows.items(), key=lambda row: row[0] != "plain")
+    studies = plan.spec.studies
+    axes: dict[str, dict[str, tuple[str, Axis]]] = {}
+    for each in studies:
+        axes[each] = {}
+        for upstream in reversed(list_upstream_studies(studies, [each])):
+            sampled = studies[upstream].sampling()
+            for path, axis in () if sampled is None else sampled.space.items():
+                rate = "loss.temperature" if path.startswith("loss.") else path
+                axes[each].setdefault(rate, (path, axis))
+    splits = [""] if study.splits is None else [str(i) for i in range(study.splits)]
+    return Comparison(loaded, [plain, other], splits, len(plan.list_seeds(judged)), axes)
 
 
-def main(repetitions: int = 20, gain: float = 2 * DELTA) -> None:
-    """Repeat the procedure; print counts, and a line for `tests/faults/soak.md`."""
-    folder, began = Path(tempfile.mkdtemp(prefix="planted-")), time.monotonic()
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for repetition in range(repetitions):
-        for label, call in run_repetition(repetition, gain, folder).items():
-            counts[label][call] += 1
-    shutil.rmtree(folder)
-    for label, calls in sorted(counts.items()):
-        print(f"{label}: {dict(calls)}")
-    found, wrong = counts["planted"]["better"], counts["null"]["better"] + counts["null"]["worse"]
-    today, minutes = datetime.datetime.now(tz=datetime.UTC).date(), (time.monotonic() - began) / 60
-    machine = f"{processor()}, {os.cpu_count()} cores"
-    results = f"{repetitions} | {gain:.1f} | {found} | {wrong}"
-    print(f"| {today} | {machine} | {results} | {minutes:.0f} min |")
-    assert found >= LEAST_FOUND * repetitions, f"found {found} times"
-    assert wrong <= MOST_WRONG * repetitions, f"a null was called different {wrong} times"
+@dataclass(eq=False)
+class SurfaceFacts(Facts):
+    """The facts of trials in memory."""
+
+    results: dict[str, Fact] = field(default_factory=dict)
+
+    def __getitem__(self, trial_id: str) -> Fact:
+        return self.results.get(trial_id, Fact(None, {}))
+
+
+class SurfacePlan(Plan):
+    """A plan whose cells are not validated, which takes most of the time of a repetition."""
+
+    def build_cells(
+        self, name: str, point: Point, idx: int, bases: Sequence[Mapping[str, Any]]
+    ) -> list[Cell]:
+        config = self.build_layers(name, point, bases).merged
+        return [
+            Cell(name, point.cell, point.coords, idx, s, f"{name}/{idx}/{s}", "", config, ("val",))
+            for s in self.list_seeds(name)
+        ]
+
+
+def read_rates(comparison: Comparison, cells: Iterable[Cell]) -> np.ndarray:
+    """Return the scaled rates of cells, [cells, axes]."""
+    rates = []
+    for cell in cells:
+        axes, values = comparison.axes[cell.study], []
+        for rate, (low, high, default) in RATES.items():
+            values.append(default)
+            if rate in axes:
+                path, axis = axes[rate]
+                ends = np.array([axis.low, get_at(cell.config, path), axis.high], float)
+                start, value, end = np.log(ends) if axis.log else ends
+                values[-1] = low * (high / low) ** ((value - start) / (end - start))
+        rates.append(values)
+    return scale_rates(np.array(rates))
+
+
+def run_repetition(
+    comparison: Comparison, ledger: Ledger, number: int, noise: float
+) -> tuple[float, str, bool]:
+    """Run all searches and judge the best.
+
+    Returns:
+        The method's difference, the verdict, and whether a method that gains `GAIN` is better.
+    """
+    # give each study seeds of its own in this repetition
+    spec, studies = comparison.loaded.spec, {}
+    for name, study in comparison.loaded.spec.studies.items():
+        seeds = expand_seeds(spec.seeds if study.seeds is None else study.seeds)
+        shifted = tuple(1000 * (number + 1) + seed for seed in seeds)
+        studies[name] = study.model_copy(update={"seeds": shifted})
+    spec = spec.model_copy(update={"studies": studies})
+    loaded = replace(comparison.loaded, spec=spec)
+    plan = SurfacePlan(loaded, Overrides(studies=tuple(comparison.rows)), fingerprint, Path())
+    # run what tunes both rows
+    facts = SurfaceFacts(ledger, None, retry_failed=False)
+    progression = Progression(plan, facts, record=False)
+    while fresh := progression.list_new_cells():
+        draws = np.array([zlib.crc32(f"{cell.trial_id}".encode()) for cell in fresh])
+        metrics = measure(read_rates(comparison, fresh), "", draws, noise)
+        for cell, (val, _) in zip(fresh, metrics.tolist(), strict=True):
+            facts.results[cell.trial_id] = Fact("done", {"val": {"map_at_r": val}})
+    rankings = map(progression.ranking.rank_study, comparison.rows)
+    best = [next(b.cell for b in each if not is_neutral(b.cell.config)) for each in rankings]
+    # judge the best of both
+    random, seeds = np.random.default_rng(number), comparison.seeds
+    rates = np.repeat(read_rates(comparison, best), seeds, axis=0)
+    blocks = []
+    for split in comparison.splits:
+        draws = random.integers(1 << 30, size=len(rates))
+        blocks.append(100 * measure(rates, split, draws, noise)[:, 1].reshape(2, seeds))
+    values = np.array(blocks).mean(2).T if len(blocks) > 1 else blocks[0]  # [rows, blocks]
+    plain, method = (dict(enumerate(row)) for row in values.tolist())
+    rule, sample = load_rule(spec.report.rule), Sample(plain, {"method": method})
+    judgement = judge(rule, sample, smallest=DELTA)["method"]
+    gap = judgement.interval
+    assert gap is not None and gap.low is not None
+    return gap.mean, str(judgement.call), gap.low + GAIN > 0
+
+
+def simulate(name: str, repetitions: int, noise: float) -> dict[str, float]:
+    """Repeat a comparison; return bias and standard deviation in points, and shares."""
+    comparison = load_comparison(name)
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.sqlite")
+        runs = [run_repetition(comparison, ledger, i, noise) for i in range(repetitions)]
+        ledger.close()
+    gaps, calls, found = zip(*runs, strict=True)
+    shares = {call: calls.count(call) / repetitions for call in ("better", "worse")}
+    return {"bias": np.mean(gaps), "sd": np.std(gaps), **shares, "power": np.mean(found)}
+
+
+def main() -> None:
+    """Print a row of the table in `tests/faults/soak.md` for each comparison and noise."""
+    parser = argparse.ArgumentParser(description="Simulate a null method in shipped comparisons.")
+    parser.add_argument("names", nargs="*", default=COMPARISONS)
+    parser.add_argument("--repetitions", type=int, default=400)
+    parser.add_argument("--noise", type=float, nargs="+", default=NOISES)
+    given = parser.parse_args()
+    today = datetime.datetime.now(tz=datetime.UTC).date()
+    print(f"{today}, {processor()}, {os.cpu_count()} cores, {given.repetitions} repetitions")
+    faults = []
+    for name in given.names:
+        for noise in given.noise:
+            began = time.process_time()
+            result = simulate(name, given.repetitions, noise)
+            seconds = time.process_time() - began
+            shares = (f"{100 * result[key]:.1f} %" for key in ("better", "worse", "power"))
+            parts = [name, str(noise), f"{result['bias']:+.3f}", *shares, f"{seconds:.0f} s"]
+            print(f"| {' | '.join(parts)} |", flush=True)
+            # beyond what chance gives in this number of repetitions
+            error = 3 / given.repetitions**0.5
+            is_biased = abs(result["bias"]) > MOST_BIAS + error * result["sd"]
+            wrong = result["better"] + result["worse"]
+            if is_biased or wrong > MOST_FALSE + error * (MOST_FALSE * (1 - MOST_FALSE)) ** 0.5:
+                faults.append(f"{name} at noise {noise}")
+    assert not faults, f"more bias or false verdicts than stated: {', '.join(faults)}"
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *map(float, sys.argv[2:3]))
+    main()

@@ -228,3 +228,62 @@ def test_settings_as_published_are_no_matter_of_the_rule() -> None:
     study = rows([], best("b"), trial=judged)
     assert len(warned(b=tune("ddml", 6, seeds=1), rows=study)) == 3
     assert warned(b=tune("ddml", 6, seeds=1), rows={**study, "tuning": "as_published"}) == []
+
+
+# -------------------------------------------------------------------------- axes
+
+
+def staged(centre: str, **last: Any) -> dict[str, Any]:
+    """The plain loss searches rates twice; a method searches its weights around `centre`."""
+    near = tune("plain", 6, space={}, around={"best_of": "rates", "box": 3})
+    return {
+        "rates": tune("plain", 6),
+        "near": near,
+        "weights": tune("ddml", 6, space=WEIGHT, around={"best_of": centre}),
+        **last,
+    }
+
+
+def test_rates_that_only_the_baseline_could_search() -> None:
+    (line,) = warned(**staged("rates"), rows=rows(best("near"), best("weights")))
+    assert line.startswith("rows favours plain, which searched optimizer.lr in near, where ddml ")
+    assert "centre the searches of a method's own weights on the baseline's best" in line
+
+
+def test_a_method_at_the_best_rates_of_its_baseline_is_fair() -> None:
+    """Though more trials are behind the method than behind the baseline."""
+    studies = {**staged("near"), "rows": rows(best("near"), best("weights"))}
+    assert plan(**studies).count_tuning_trials() == {"rows": {"plain": 24, "ddml": 36}}
+    assert warned(**studies) == []
+
+
+def test_rates_that_only_the_method_could_search() -> None:
+    more = tune("ddml", 6, space=RATE, around={"best_of": "weights"})
+    (line,) = warned(**staged("near", more=more), rows=rows(best("near"), best("more")))
+    assert line.startswith("rows favours ddml, which searched optimizer.lr in more, where plain ")
+
+
+def test_a_last_search_of_rates_for_every_row_is_fair() -> None:
+    last = {
+        f"last_{name}": tune(name, 6, space=RATE, around={"best_of": of})
+        for name, of in (("plain", "near"), ("ddml", "weights"))
+    }
+    judged = rows(best("last_plain"), best("last_ddml"))
+    for centre in ("rates", "near"):
+        lines = warned(**staged(centre, **last), rows=judged)
+        assert not [line for line in lines if " favours " in line]
+    earlier = tune("plain", 12, space=RATE, around={"best_of": "near"})
+    lines = warned(**staged("rates", last=earlier), rows=rows(best("last"), best("weights")))
+    assert any("searched optimizer.lr in last, where ddml could not" in line for line in lines)
+
+
+def test_several_methods_share_one_warning_and_need_equal_budgets() -> None:
+    studies = {**staged("near"), "few": tune("ddml", 3, space=WEIGHT, around={"best_of": "near"})}
+    judged = rows(best("near"), best("weights"))
+    judged["variants"]["other"] = {"trial": {"method": {"name": "ddml"}}, "around": best("few")}
+    (line,) = warned(**studies, rows=judged)
+    assert "30 trials for other; 36 trials for ddml. Every row needs 36 trials" in line
+    for name in ("weights", "few"):
+        studies[name] = {**studies[name], "around": {"best_of": "rates"}}
+    lines = [line for line in warned(**studies, rows=judged) if " favours " in line]
+    assert len(lines) == 1 and "where ddml, other could not" in lines[0]
