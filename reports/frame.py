@@ -28,6 +28,7 @@ FINAL = "final/"
 RATIO, LARGEST_RATIO, FIRST_RATIO = "_to_metric", "_to_metric/max", "_to_metric/first"
 ENDED = ("done", "failed", "partial", "infeasible")  # statuses that a trial keeps
 STATUS_RANKS = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
+GIVEN_UP = "given up after"  # in the reason of a trial that the machine ended at every attempt
 NO_RUN = "planned, no run in the store"
 OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
 TRIAL_KEYS = (
@@ -170,6 +171,20 @@ class Frame:
     def get_plan_note(self, topic: str, study: str) -> Any:
         """Return the plan's note on a study's tuning, lineages, refused, … (`topic`), or None."""
         return ((self.document.get("spec") or {}).get(topic) or {}).get(study)
+
+    def count_looks(self, study: str) -> int:
+        """Return the number of looks at the verdicts of a study, this one included.
+
+        An earlier look had fewer seeds. One seed gives verdicts only on several splits.
+        """
+        cells, least = self.select_study(study), 2
+        if cells["split"].notna().any():
+            least = 1
+        seeds, looks = cells["seed"].nunique(), set[int]()
+        for parent in self.parents:
+            entries = parent.document.get("looks") or ()
+            looks |= {size for name, size in entries if name == study and least <= size < seeds}
+        return 1 + len(looks)
 
     @property
     def main_objective(self) -> str:

@@ -322,6 +322,11 @@ class Recipe(RecipePart):
         unit. Default: 0.3 points of MAP@R and similar metrics, 0.5 of other percentages.
     rule: how rows are compared with their baseline, by name (`pooled_or_holm`,
         `dunnett_and_t`, `holm_t`, or one of an installed package).
+    looks: number of times at which verdicts are read, with more seeds each time (`--seeds`). All
+        looks together keep the error level; by default there is one (`reports/stats/looks.py`).
+    failed: "worst" judges rows with failed runs, which are open otherwise: a verdict must then hold
+        both without these runs and with each of them at the worst value of the rows that share its
+        baseline (and split).
     best: studies whose best configuration is written as YAML (default: all).
     sources: sources of the settings; in a file, the name of the file that has them.
     """
@@ -334,6 +339,8 @@ class Recipe(RecipePart):
     primary: str | None = None
     smallest: dict[str, Annotated[float, Field(gt=0)]] = Field({})
     rule: RuleName = DEFAULT_RULE
+    looks: int | None = Field(None, ge=1, le=20)
+    failed: Literal["worst"] | None = None
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 

@@ -46,6 +46,7 @@ ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
 COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes
 SPLITS = (*COMPARED, "train", ENSEMBLE)  # values of `evaluate`, in their order of evaluation
 HEATMAP = "heatmap"  # in `tables` of designs that heatmaps can show
+SPLIT_SHIFT = 100_000  # of the seeds from one split to the next
 
 
 class SampledDesign(Sampling, Protocol):
@@ -75,6 +76,8 @@ class StudyBase(SpecPart):
     splits: number of splits with disjoint test classes (`data.split.parts`). Every cell trains once
         for each split, and tables compare splits, each by the mean of its seeds. Claims are then
         about further classes; with seeds alone they are about one split.
+    split_seeds: by default, split k (counted from 0) trains at the study's seeds + 100,000 · k, so
+        that no noise of a seed is common to all splits. "shared": all splits train at its seeds.
     splits_seen: "allow" accepts settings that were chosen on classes which some splits test. Its
         rows are marked and give no verdict in the report's first lines.
     race: gives no further seeds to cells that are clearly worse (`ablate/schedulers/racing.py`).
@@ -93,6 +96,7 @@ class StudyBase(SpecPart):
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     splits: int | None = Field(None, ge=2, le=100)
+    split_seeds: Literal["shared"] | None = None
     splits_seen: Literal["allow"] | None = None
     race: Race | None = None
     objectives: tuple[Objective, ...] = ()
@@ -120,6 +124,10 @@ class StudyBase(SpecPart):
                 "splits",
                 f"`splits` and `{'race' if self.folds is None else 'folds'}` exclude each other",
                 "Remove one",
+            )
+        if self.split_seeds is not None and self.splits is None:
+            raise ConfigError(
+                "split_seeds", "`split_seeds` belongs to a study with `splits`", "Remove the key"
             )
         if self.splits is not None and not self.is_fixed:
             raise ConfigError(
@@ -207,6 +215,11 @@ class StudyBase(SpecPart):
         return tuple(dict.fromkeys(path for point in self.all_points for path in point.values))
 
     @property
+    def split_shift(self) -> int:
+        """What each split adds to the seeds of the split before it; 0 if all share them."""
+        return 0 if self.splits is None or self.split_seeds else SPLIT_SHIFT
+
+    @property
     def keeps_seeds(self) -> bool:
         """Whether the study keeps its own seeds despite `--seeds`.
 
@@ -225,8 +238,9 @@ class StudyBase(SpecPart):
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
         if self.design == "factorial":
             dump["generators"] = {}  # removed in 0.2.0; the key keeps old identities
-        left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
-        return {key: value for key, value in dump.items() if key not in left_out}
+        left_out = ("title", "seeds", "evaluate", "metrics", "tuning", "split_seeds")
+        shift = {"split_shift": self.split_shift} if self.split_shift else {}
+        return {key: value for key, value in dump.items() if key not in left_out} | shift
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy the study without its cached properties, since the copy's fields may differ."""

@@ -27,6 +27,8 @@ list_finished_trials = Query(
 )
 # of a sweep: study, and estimated needs beyond the limits, of the proposals that are not trained
 list_infeasible = Query("SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx")
+# of a sweep: study, seeds: how many it had at each look at its verdicts
+list_looks = Query("SELECT study, seeds FROM looks WHERE sweep_id=? ORDER BY study, seeds")
 # trial_id, status, reason of the trials that have one
 list_reasons = Query(
     "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"

@@ -19,7 +19,7 @@ from trainables.errors import ConfigError
 
 # Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order
 # of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts, 9 the table
-# infeasible, 10 evaluations.classes_json.
+# infeasible, 10 looks and evaluations.classes_json.
 VERSION = 10
 APPLICATION_ID = 0x61626C74  # "ablt"
 
@@ -68,6 +68,9 @@ CREATE TABLE IF NOT EXISTS infeasible(
 CREATE TABLE IF NOT EXISTS warm_starts(
     sweep_id TEXT NOT NULL, study TEXT NOT NULL, trials_json TEXT NOT NULL,
     PRIMARY KEY(sweep_id, study)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS looks(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, seeds INTEGER NOT NULL,
+    PRIMARY KEY(sweep_id, study, seeds)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sources(source TEXT PRIMARY KEY, components_json TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS same_code(
     component TEXT NOT NULL, revision TEXT NOT NULL, one TEXT NOT NULL, other TEXT NOT NULL,

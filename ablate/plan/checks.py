@@ -16,6 +16,7 @@ from ablate.samplers.space import Axis, Space
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import METRICS, check_compared, report_metrics
 from ablate.spec.model import LoadedSpec
+from ablate.values.canonical import MAX_SEED
 from ablate.values.errors import check_known, describe_unknown_metric, format_value
 from ablate.values.layers import Stack, find_origin
 from ablate.values.paths import find_at, has_path, is_path_within
@@ -362,10 +363,10 @@ class _Checker:
                 "`shift_seeds` needs a fixed list of seeds, and no race",
                 "Remove the shift",
             )
-        if by_precision and (study.splits is not None or study.folds is not None):
+        if by_precision and study.folds is not None:
             raise ConfigError(
                 self.locate(field),
-                "seeds by precision cannot be used with folds or splits",
+                "seeds by precision cannot be used with folds",
                 "List the seeds",
             )
         splits, field = study.splits, f"studies.{name}.splits"
@@ -373,6 +374,20 @@ class _Checker:
             return
         if (config.data.split.parts, config.data.split.part) != (splits, 0):
             raise ConfigError("--set data.split", f"{field} sets the `parts`", f"Change {field}")
+        # the seeds of later splits must be no seeds of other studies or of shifted rows
+        seeds = {
+            seed + point.shift for point in study.all_points for seed in self.plan.list_seeds(name)
+        }
+        derived = {seed + study.split_shift * k for seed in seeds for k in range(1, splits)}
+        listed = seeds.union(*map(self.plan.list_seeds, self.spec.studies))
+        unusable = (derived & listed) | {seed for seed in derived if seed > MAX_SEED}
+        if study.split_shift and unusable:
+            raise ConfigError(
+                self.locate(field),
+                f"a later split would train at the seed {min(unusable)}, which is listed already "
+                f"or above {MAX_SEED}",
+                f"List seeds below {study.split_shift}, or write `split_seeds: shared`",
+            )
         if study.splits_seen == "allow":
             return
         # compare how the studies divide the classes, whatever their own parts and folds

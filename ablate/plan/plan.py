@@ -279,6 +279,7 @@ class Plan:
             except ConfigError as fault:
                 dump, error = layers.merged, str(fault)
                 key = compute_canonical_hash({"invalid": dump})
+            shift = point.shift + study.split_shift * (fold or 0)
             # the ensemble of all folds is evaluated once, at the first fold
             cells += [
                 Cell(
@@ -286,8 +287,8 @@ class Plan:
                     cell=point.cell,
                     coords=point.coords,
                     idx=idx,
-                    seed=seed + point.shift,
-                    trial_id=identity.build_trial_id(key, seed + point.shift),
+                    seed=seed + shift,
+                    trial_id=identity.build_trial_id(key, seed + shift),
                     config_hash=key,
                     config=dump,
                     evaluate=tuple(split for split in splits if not fold or split != ENSEMBLE),
@@ -403,7 +404,9 @@ class Plan:
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.list_seeds(name)
             if (precision := self.find_precision(name)) is not None:
-                dump["studies"][name]["first_stage"] = list(range(precision.first))
+                # with splits, intervals are the ordinary ones, and only a note needs the number
+                key = "first_stage" if self.spec.studies[name].splits is None else "first_seeds"
+                dump["studies"][name][key] = list(range(precision.first))
             dump["studies"][name]["evaluate"] = list(self.list_evaluation_splits(name))
         return dump
 

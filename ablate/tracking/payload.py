@@ -212,12 +212,13 @@ def compute_checksum(trial: Row, *contents: object) -> int:
 
 
 def build_sweep_document(
-    sweep: Row, cells: Iterable[Row], infeasible: Iterable[Row] = ()
+    sweep: Row, cells: Iterable[Row], infeasible: Iterable[Row] = (), looks: Iterable[Row] = ()
 ) -> dict[str, Any]:
     """Build the artifact `sweep.json`: the resolved spec, what reports read, and all cells.
 
     Args:
         infeasible: study and excessive needs of the proposals that were not trained.
+        looks: study and number of its seeds, for each look at its verdicts before this run.
     """
     spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies, counts = spec.get("studies") or {}, dict[str, Counter[str]]()
@@ -238,4 +239,5 @@ def build_sweep_document(
         "spec": spec,
         "cells": describe_cells(cells, *columns),
         **({"infeasible": counts} if counts else {}),
+        "looks": [[row["study"], row["seeds"]] for row in looks],
     }

@@ -17,7 +17,7 @@ import yaml
 
 from ablate.ledger.ledger import DISCARDED, Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.queries import list_infeasible, list_sweep_trials, mark_infeasible
+from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials, mark_infeasible
 from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
@@ -186,7 +186,8 @@ class MlflowTracker(Tracker):
     def _log_description(self, run_id: str) -> None:
         cells = mark_infeasible(self.ledger, self.sweep_id)
         infeasible = list_infeasible(self.ledger, self.sweep_id)
-        document = payload.build_sweep_document(self.sweep, cells, infeasible)
+        looks = list_looks(self.ledger, self.sweep_id)
+        document = payload.build_sweep_document(self.sweep, cells, infeasible, looks)
         self.client.log_dict(run_id, document, "sweep.json")
 
     def _get_row(self, trial_id: str) -> payload.Row | None:

@@ -8,8 +8,9 @@ from typing import Any
 from reports.tables.model import AnyTable, MeasuredMetric, Sheet, TableRow
 
 CSV_HEADERS = (
-    *("metric", "mean", "sd", "n", "planned"),
+    *("metric", "mean", "sd", "n", "planned", "runs", "failed"),
     *("delta", "delta_low", "delta_high", "delta_n", "delta_method", "verdict", "same_as"),
+    "level",
     "searches_sd",
     *("p", "p_holm", "cohens_dz", "cliffs_delta"),
     *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
@@ -59,10 +60,10 @@ def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
         gap, chance, judgement = pair.difference, pair.improvement, pair.judgement
     return [
         *((summary.mean, summary.sd, summary.n) if summary else (None, None, 0)),
-        row.planned,
+        *(row.planned, row.runs, row.failed),
         *((gap.mean, gap.low, gap.high, gap.n, gap.method) if gap else (None,) * 5),
         *((judgement.call or "same", judgement.same_as) if judgement else (None, None)),
-        pair.searches_sd if pair else None,
+        *((pair.level, pair.searches_sd) if pair else (None, None)),
         *((pair.permutation, pair.p, pair.dz, pair.delta) if pair else (None,) * 4),
         *((chance.probability, chance.low, chance.high) if chance else (None,) * 3),
         *(measured.half, row.tuning),

@@ -11,6 +11,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from reports.stats.blocks import LEVEL
 from reports.tables import labels, term_shares
 from reports.tables.model import (
     AnyTable,
@@ -134,6 +135,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
     seeds = []
     for row in table.rows:
         text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+        text += f" ({row.failed} failed)" if row.failed else ""
         seeds.append(Field(text if row.planned else "–", hint="; ".join(row.gaps)))  # –: none
     heads, further, fields = zip(*columns, ("n", False, seeds), strict=True)
     rows = tuple(  # columns become rows
@@ -156,7 +158,9 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
     columns = [(table.format_header(metric), further, values)]
     if has_differences:
         differences = [_format_difference(table, row, metric) for row in table.rows]
-        columns.append((f"Δ {name} [95 %]", further, differences))
+        levels = [result.compared.level for result in results if result.compared]
+        level = labels.format_confidence(max(levels, default=LEVEL))
+        columns.append((f"Δ {name} [{level}]", further, differences))
     if position == 0 and any(result.p_corrected is not None for result in results):
         for header, texts in _format_statistics(results).items():
             columns.append((header, True, list(map(Field, texts))))

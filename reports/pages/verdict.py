@@ -6,9 +6,9 @@ from itertools import chain
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
-from reports.stats.power import estimate_seed_range
 from reports.tables.labels import (
     display_scale,
+    format_confidence,
     format_metric_label,
     format_metric_name,
     format_signed_metric,
@@ -19,9 +19,6 @@ from reports.tables.verdict import Verdict, group_verdicts
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
 MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence
-MIN_SEEDS = 5  # from which the number of seeds that an interval takes is estimated
-MAX_SEEDS = 1000  # that a reader may be advised to run
-HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
 NEUTRAL = "(best is neutral)"  # end of the label of a row whose best cell is the baseline
 POPULATIONS = {
@@ -82,6 +79,10 @@ def format_evidence(verdict: Verdict) -> str:
         words[0] += f" × {verdict.classes:,} classes"
     if verdict.searches > 1:
         words[0] += f", {verdict.searches} searches"
+    if verdict.look:
+        words.append(verdict.look)
+    if verdict.failed:
+        words.append(verdict.failed)
     if verdict.call == "no result":
         words.append("the row or its baseline has not finished")
     elif verdict.call == "same" and NEUTRAL in verdict.label:
@@ -95,9 +96,8 @@ def format_evidence(verdict: Verdict) -> str:
         words.append(f"no {unit} has results of both rows")
     elif n == 1:
         words.append(f"one {unit} gives no interval")
-    elif verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
-        wanted = HALF_WIDTH * float(_format_smallest(verdict))
-        words.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
+    elif verdict.advice and not verdict.failed:
+        words.append(verdict.advice)
     if verdict.own is not None:
         own = f"{verdict.own * display_scale(verdict.metric):.{verdict.digits}f}"
         rows = verdict.lengthened_by or "the other rows"
@@ -110,28 +110,6 @@ def format_evidence(verdict: Verdict) -> str:
         excluded = ": a gain of this size is excluded" if printed.excluded else ""
         words.append(f"the printed {value}{name}{source} is {position} its interval{excluded}")
     return "; ".join([*words, *filter(None, (verdict.terms, verdict.tuned))])
-
-
-def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:
-    """Return the range of seeds at which half the interval would be `HALF_WIDTH` · δ long.
-
-    It is None without an interval or δ (the smallest effect of interest), if half the interval is
-    already shorter than δ, if it contains the scatter of searches, which no seed shortens, and for
-    splits and classes, where more of them, more seeds, or neither may help. Below `MIN_SEEDS` the
-    scatter is hardly known.
-    """
-    gap = verdict.difference
-    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1 or verdict.classes:
-        return None
-    if gap is None or gap.low is None or gap.high is None:
-        return None
-    half_width = (gap.high - gap.low) / 2
-    if not 0 < verdict.smallest <= half_width:
-        return None
-    wanted = HALF_WIDTH * verdict.smallest
-    least, most = estimate_seed_range(half_width, verdict.n, max(1, verdict.family), wanted)
-    least = max(verdict.n + 1, least)
-    return (least, max(least, most)) if least <= MAX_SEEDS else None
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -148,10 +126,11 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
         for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
         if text
     )
+    level = " or ".join(dict.fromkeys(format_confidence(v.level) for v in verdicts))
     return (
         "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
-        "the smallest effect of interest. Open: neither. Intervals hold together with 95 % over "
-        f"the comparisons of one table and baseline{matrix}.{several} {populations}"
+        f"the smallest effect of interest. Open: neither. Intervals hold together with {level} "
+        f"over the comparisons of one table and baseline{matrix}.{several} {populations}"
     )
 
 

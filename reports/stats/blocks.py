@@ -32,9 +32,14 @@ class SharedError:
     df: int
 
 
-def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
-    """Return whether two rows differ by less than `resolution`, or not at all, at common blocks."""
-    largest = max((abs(a[block] - b[block]) for block in a.keys() & b.keys()), default=np.inf)
+def are_equal(a: Blocks, b: Blocks, resolution: float, least: int = 1) -> bool:
+    """Return whether two rows have the same `least` or more blocks, and equal values at each.
+
+    Values are equal if they differ by less than `resolution` or not at all.
+    """
+    if a.keys() != b.keys() or len(a) < least:
+        return False
+    largest = max(abs(a[block] - b[block]) for block in a)
     return bool(largest < resolution or largest == 0)
 
 
@@ -49,12 +54,12 @@ def align_blocks(baseline: Mapping[int, V], row: Mapping[int, V]) -> Mapping[int
     return dict(zip(sorted(baseline), (row[seed] for seed in sorted(row)), strict=False))
 
 
-def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:
-    """Map each row to the first row that equals it at every common block, or to itself."""
+def find_originals(rows: Mapping[K, Blocks], resolution: float, least: int = 1) -> dict[K, K]:
+    """Map each row to the first row that equals it at `least` or more blocks, or to itself."""
     originals: dict[K, K] = {}
     for name, row in rows.items():
         distinct = (other for other, original in originals.items() if other == original)
-        equal = (other for other in distinct if are_equal(row, rows[other], resolution))
+        equal = (other for other in distinct if are_equal(row, rows[other], resolution, least))
         originals[name] = next(equal, name)
     return originals
 

@@ -18,6 +18,7 @@ from reports.kinds import load_kind
 from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
+LEAST_EQUAL = 2  # blocks: by a single one, a row could take over another row's interval
 LONG = 1.5  # times a row's own interval, from which a report names the rows that lengthen it
 Call = Literal["better", "worse", "no difference", "open"]
 
@@ -80,7 +81,8 @@ class Judgement:
         same_as: the baseline or the row that this one equals.
         own: half of the row's own t interval, if the scatter of other rows makes `interval` more
             than 1.5 times as long.
-        lengthened_by: the rows without whose scatter it would not; empty if there is no few.
+        lengthened_by: the rows, at most half of all, without which the pooled scatter would be 1.5
+            times as small; empty if there are none such.
     """
 
     interval: Difference | None
@@ -110,7 +112,7 @@ class ComparisonRule(ABC):
         these blocks cannot bound the difference.
         """
 
-    def shares_error(self, sample: Sample) -> bool:
+    def has_shared_error(self, sample: Sample) -> bool:
         """Return whether the scatter of one row lengthens the intervals of others."""
         return False
 
@@ -135,7 +137,7 @@ def judge(
 
     Args:
         smallest: δ in the metric's unit, above 0.
-        resolution: rows whose values differ by less at each block are copies.
+        resolution: rows with the same blocks whose values differ by less at each are copies.
         lower_is_better: direction of the metric. Intervals stay row − baseline.
         baseline: name of the baseline, for `same_as`.
         originals: the row or baseline that each of them equals, or itself. Default: found from
@@ -147,7 +149,8 @@ def judge(
     """
     # rows that copy the baseline or another row are no comparisons
     if originals is None:
-        originals = find_originals({baseline: sample.baseline, **sample.rows}, resolution)
+        every = {baseline: sample.baseline, **sample.rows}
+        originals = find_originals(every, resolution, LEAST_EQUAL)
     copies = {name: original for name, original in originals.items() if name != original}
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
@@ -171,10 +174,19 @@ def judge(
             low, high = (end if isfinite(end) else None for end in (mean - below, mean + above))
             interval = Difference(mean, low, high, len(gaps[name]), rule.name)
             judgement = decide(interval, smallest, lower_is_better=lower_is_better)
-            shares = isfinite(below) and sample.first_stage is None and rule.shares_error(judged)
+            shares = (
+                isfinite(below) and sample.first_stage is None and rule.has_shared_error(judged)
+            )
             own, rows = _explain_length(judged, name, below) if shares else (None, ())
             judgements[name] = replace(judgement, own=own, lengthened_by=rows)
     return judgements
+
+
+def join_intervals(a: Difference, b: Difference) -> Difference:
+    """Return the first difference with the interval that contains both; unbounded if one is."""
+    low = None if a.low is None or b.low is None else min(a.low, b.low)
+    high = None if a.high is None or b.high is None else max(a.high, b.high)
+    return replace(a, low=low, high=high)
 
 
 def _compute_reach(rule: ComparisonRule, sample: Sample) -> Mapping[str, tuple[float, float]]:
@@ -200,15 +212,13 @@ def _explain_length(sample: Sample, name: str, half: float) -> tuple[float | Non
     variances = {k: float(sample.compute_differences(k).var(ddof=1)) for k in sample.rows}
     n = len(sample.list_common_blocks(name))
     own = float(stats.t.ppf((1 + sample.level) / 2, n - 1)) * (variances[name] / n) ** 0.5
-    if half <= LONG * own:
+    pooled = fmean(variances.values())
+    if half <= LONG * own or variances[name] >= pooled:
         return None, ()
-    # the rows that scatter most, without which the mean variance would be low enough
-    most = fmean(variances.values()) * (LONG * own / half) ** 2
-    order = sorted(variances.keys() - {name}, key=lambda k: -variances[k])
-    for count in range(1, len(order) // 2 + 1):
-        if fmean(variances[k] for k in {name, *order[count:]}) <= most:
-            return own, tuple(order[:count])
-    return own, ()
+    wide = tuple(k for k, variance in variances.items() if variance > pooled)
+    rest = fmean(variances[k] for k in variances if k not in wide)
+    is_few = 2 * len(wide) <= len(variances) and pooled > LONG**2 * rest
+    return own, wide if is_few else ()
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.stats.blocks import dunnett_quantile, find_originals
+from reports.stats.blocks import LEVEL, dunnett_quantile, find_originals
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the values, below which scatter is none
@@ -78,6 +78,7 @@ def fit_factorial(
     resolution: float = 0.0,
     family: int = 1,
     sign: int = 1,
+    level: float = LEVEL,
 ) -> Fit | None:
     """Fit main effects and interactions of up to `order` factors by least squares, with F tests.
 
@@ -97,7 +98,7 @@ def fit_factorial(
         order: 1 for main effects alone, 2 for two-way interactions too, and so on.
         levels: the order of a factor's levels, low first; default: as they come.
         resolution: cells whose values at each seed differ by less, or not at all, are copies.
-        family: number of intervals that hold together with 95 % (independent contrasts).
+        family: number of intervals that hold together at `level` (independent contrasts).
         sign: 1 if the largest fitted mean is the best, −1 if the smallest one is.
 
     Returns:
@@ -167,7 +168,7 @@ def fit_factorial(
             p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
                 se = 2 * float(np.sqrt(variance * inverse[part, part][0, 0]))
-                half = dunnett_quantile(family, df, 0.0) * se
+                half = dunnett_quantile(family, df, 0.0, level) * se
                 low, high = estimate - half, estimate + half
         size = (estimate, se, low, high, float(np.ptp(fitted)))
         effects.append(Effect(term, *size, tuple(best_key[n] for n in term), share, width, f, p))

@@ -5,16 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Literal
 
-from reports.frame import DataFrame, Frame, parse_setting
+from reports.frame import GIVEN_UP, DataFrame, Frame, parse_setting
 from reports.recipe import Table, to_level_name
 from reports.stats.describe import Summary, summarize
+from reports.stats.looks import compute_look_level
 from reports.stats.searches import average_searches
 from reports.tables.labels import (
     SHARP,
     choose_smallest_effect,
     display_scale,
+    format_confidence,
     format_level,
     format_metric_label,
     is_lower_better,
@@ -36,8 +39,9 @@ def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
     With folds, a seed's value is the mean over folds, the "separated" result of the reality check
     (Musgrave et al. 2020); seeds that lack a fold are left out. A metric `ensemble/…`, of the
     folds' embeddings side by side (the "concatenated" result), is recorded at the first fold. With
-    class splits, the keys are splits instead of seeds, and a value is the mean over seeds. With
-    several searches, a value is the mean over them; seeds and splits that lack one are left out.
+    class splits, the keys are splits instead of seeds, and a value is the mean over the seeds that
+    did not fail. With several searches, a value is the mean over them; seeds and splits that lack
+    one are left out.
     """
     values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
@@ -48,6 +52,8 @@ def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
         cells = cells[cells["fold"] == 0].assign(fold=None)
     keys = ["cell", find_unit(cells)]
     results = cells.set_index(keys)[metric]
+    if has_splits(cells):
+        cells = cells[~find_failures(cells) | cells[metric].notna()]
     if has_splits(cells) or cells["fold"].notna().any():
         groups = cells.groupby(keys, sort=False)[metric]
         results = groups.agg(lambda group: group.mean(skipna=False))  # NaN if one is missing
@@ -55,6 +61,31 @@ def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
         if value is not None and math.isfinite(value):
             values[str(cell)][int(key)] = float(value)
     return values
+
+
+def find_failures(cells: DataFrame) -> Any:
+    """Return a column that marks runs which failed, or which the machine ended at each attempt."""
+    is_given_up = (cells["status"] == "interrupted") & cells["reason"].str.contains(GIVEN_UP)
+    return (cells["status"] == "failed") | is_given_up
+
+
+def count_as_worst(
+    cells: DataFrame, metric: str, sign: int, against: Mapping[str, str] = MappingProxyType({})
+) -> DataFrame:
+    """Return cells whose failed runs have the worst value of their split and baseline.
+
+    Args:
+        sign: 1 if higher values are better (`find_sign`).
+        against: cell → its baseline; cells without one are compared among themselves.
+    """
+    keys = [cells["cell"].map(lambda cell: against.get(cell, "")), cells["split"]]
+    worst = cells.groupby(keys, dropna=False)[metric].transform("min" if sign > 0 else "max")
+    return cells.assign(**{metric: cells[metric].where(~find_failures(cells), worst)})
+
+
+def describe_failures(failed: int, runs: int) -> str:
+    """Write `2 of 10 runs failed`; empty if none did."""
+    return f"{failed} of {runs} runs failed" if failed else ""
 
 
 def group_by_search(cells: DataFrame, metric: str) -> list[dict[str, dict[int, float]]]:
@@ -115,6 +146,21 @@ def find_resolution(frame: Frame, cells: DataFrame, metric: str) -> float:
     is_read = all(abs(fraction - share) <= 1e-12 for share, fraction in fractions.items())
     is_read = is_read and 1 < images <= MOST_IMAGES
     return min(1 / images, find_smallest(frame, metric) / 10) if is_read else 0.0
+
+
+def find_level(frame: Frame, study: str) -> float:
+    """Return the level of the intervals of a study's comparisons, by the number of the look."""
+    return compute_look_level(frame.count_looks(study), frame.recipe.looks or 1)
+
+
+def describe_look(frame: Frame, study: str) -> str:
+    """Write `look 2 of 3 at these rows: level 97.5 %`; empty for the only look."""
+    look, planned = frame.count_looks(study), frame.recipe.looks or 1
+    which = f"look {look} at these rows, of which {planned} planned"
+    if look <= planned:
+        which = f"look {look} of {planned} at these rows"
+    level = format_confidence(find_level(frame, study))
+    return f"{which}: level {level}" if max(look, planned) > 1 else ""
 
 
 def count_classes(frame: Frame, cells: DataFrame, metrics: Iterable[str]) -> dict[str, str]:
@@ -337,7 +383,7 @@ def explain_folds(cells: DataFrame, metrics: Sequence[str]) -> list[str]:
             "Their scatter is in the intervals of differences to a baseline row, and in no others."
         ]
     if has_splits(cells):
-        seeds, count = cells["seed"].nunique(), cells["split"].nunique()
+        count, seeds = cells["split"].nunique(), cells.groupby("split")["seed"].nunique().max()
         return [
             f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
             "test classes are disjoint; n counts splits. Differences hold for further classes of "

@@ -11,14 +11,25 @@ from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table, to_level_name
 from reports.stats import paired
 from reports.stats.blocks import Blocks, align_blocks
-from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
+from reports.stats.comparison_rule import (
+    Judgement,
+    Sample,
+    decide,
+    join_intervals,
+    judge,
+    load_rule,
+)
 from reports.stats.describe import half_width, summarize
+from reports.stats.paired import Difference
 from reports.stats.searches import OverSearches, find_originals_of
 from reports.tables import notes, rows, term_shares
 from reports.tables.cells import (
     NEUTRAL,
+    count_as_worst,
     count_classes,
     explain_measurement,
+    find_failures,
+    find_level,
     find_resolution,
     find_sign,
     find_smallest,
@@ -58,13 +69,23 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
     tuning = frame.get_plan_note("tuning", recipe.study) or {}
     unit = find_unit(cells)
     planned = {cell: groups[cell][unit].nunique() for cell in order}
-    values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
-    comparisons = {
-        metric: _compare_rows(
-            frame, recipe, metric, cells, values=values[metric], against=against, planned=planned
-        )
-        for metric in recipe.metrics
-    }
+    failed = find_failures(cells).groupby(cells["cell"]).sum().to_dict()
+    values: dict[str, Values] = {}
+    comparisons: dict[str, Mapping[str, Comparison]] = {}
+    for metric in recipe.metrics:
+        shared: dict[str, Any] = {"against": against, "planned": planned, "failed": failed}
+        values[metric], comparisons[metric] = _compare_rows(frame, recipe, metric, cells, **shared)
+        if any(failed.values()) and frame.recipe.failed == "worst":
+            sign = find_sign(frame, recipe.study, metric)
+            complete = count_as_worst(cells, metric, sign, against)
+            finished = comparisons[metric]
+            values[metric], worst = _compare_rows(frame, recipe, metric, complete, **shared)
+            comparisons[metric] = {
+                cell: _join_comparisons(
+                    worst[cell], finished[cell], find_smallest(frame, metric), sign
+                )
+                for cell in worst
+            }
     neutral = {
         cell: rows.describe_neutral(groups[cell], groups[cell + OTHER])
         for cell in order
@@ -105,6 +126,8 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
                 measured=measured,
                 run_ids=run_ids(group),
                 planned=planned[cell],
+                runs=len(group),
+                failed=failed[cell],
                 gaps=list_missing_seeds(group),
                 tuning=tuning.get(cell),
                 tuned=notes.format_budget(frame, recipe.study, cell),
@@ -161,17 +184,19 @@ def _compare_rows(
     metric: str,
     cells: DataFrame,
     *,
-    values: Values,
     against: Mapping[str, str],
     planned: Mapping[str, int],
-) -> dict[str, Comparison]:
-    """Return cell → its comparison with its baseline cell, with the verdict.
+    failed: Mapping[str, int],
+) -> tuple[Values, dict[str, Comparison]]:
+    """Return the cells' values, and cell → its comparison with its baseline cell, with the verdict.
 
     Cells with one baseline (`against`) are a family, over which intervals and p are corrected; in
     a table with a matrix all cells are one family. Verdicts are withheld from cells that a race
     dropped (fewer seeds are `planned`), that were tuned on classes which some splits test, or that
-    were tuned, or their baseline was, in another regime (training length, data, …).
+    were tuned, or their baseline was, in another regime (training length, data, …). Cells with
+    `failed` runs, or whose baseline has some, are open, unless these count as the worst.
     """
+    values = group_by_cell(cells, metric)
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
     searches, rule = group_by_search(cells, metric), load_rule(frame.recipe.rule)
@@ -197,6 +222,7 @@ def _compare_rows(
             rows,
             declared.get("first_stage"),
             planned=max(planned.values()),
+            level=find_level(frame, recipe.study),
         )
         by_search[base] = _build_search_samples(searches, values, base, [*rows])
         originals[base] = find_originals_of(by_search[base] or [sample], base, resolution)
@@ -231,6 +257,9 @@ def _compare_rows(
                     values[cell], values[base], sign=sign, has_blocks=has_blocks
                 )
                 judgement = judged.get(cell)
+                is_open = frame.recipe.failed is None and (failed[cell] or failed[base])
+                if judgement is not None and judgement.call is not None and is_open:
+                    judgement = replace(judgement, call="open", small=False)
                 if judgement is not None:
                     is_shown = not is_withheld and not {cell, base} & other_regimes.keys()
                     comparison = replace(
@@ -238,6 +267,7 @@ def _compare_rows(
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
                         family=size,
+                        level=samples[base].level,
                         classes=len(over_classes.queries) if over_classes else 0,
                         searches=len(searches) or 1,
                         searches_sd=over_searches.compute_sd(cell)
@@ -249,7 +279,20 @@ def _compare_rows(
         permutation = paired.adjust_by_holm([comparisons[cell].permutation for cell in tested])
         for cell, p in zip(tested, permutation, strict=True):
             comparisons[cell] = replace(comparisons[cell], p=p)
-    return comparisons
+    return values, comparisons
+
+
+def _join_comparisons(
+    worst: Comparison, finished: Comparison, smallest: float, sign: int
+) -> Comparison:
+    """Return a comparison with failed runs as the worst, whose verdict also holds without them."""
+    judgements = [worst.judgement, finished.judgement]
+    if worst.difference is None or any(each is None or each.call is None for each in judgements):
+        return worst
+    without = finished.difference or Difference(0.0, None, None, 0, "")
+    interval = join_intervals(worst.difference, without)
+    judgement = decide(interval, smallest, lower_is_better=sign < 0)
+    return replace(worst, difference=interval, judgement=judgement)
 
 
 def _build_search_samples(

@@ -5,7 +5,7 @@ from typing import Any
 
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
-from reports.stats.blocks import SharedError
+from reports.stats.blocks import LEVEL, SharedError
 from reports.stats.factorial import Effect, Fit, fit_factorial
 from reports.stats.paired import adjust_by_holm
 from reports.stats.shapley import Attribution, attribute_over_seeds
@@ -120,17 +120,25 @@ class StudyFactorial:
         return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
 
 
-def fit_study(frame: Frame, cells: DataFrame, metric: str, order: int = 2) -> StudyFactorial:
+def fit_study(
+    frame: Frame, cells: DataFrame, metric: str, order: int = 2, *, level: float = LEVEL
+) -> StudyFactorial:
     """Fit a linear model of main effects and interactions (up to `order` factors) to a study.
 
-    The 95 % intervals hold together: those of all main effects, and that of all on − all off.
+    The intervals hold together at `level`: those of all main effects, and that of all on − all off.
     """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(frame, cells, metric)
     family = sum(len(names) > 1 for names in levels.values()) + 1  # intervals that hold together
     sign = find_sign(frame, str(cells["study"].iloc[0]), metric)
     fit = fit_factorial(
-        data, order=order, levels=levels, resolution=resolution, family=family, sign=sign
+        data,
+        order=order,
+        levels=levels,
+        resolution=resolution,
+        family=family,
+        sign=sign,
+        level=level,
     )
     return StudyFactorial(data, levels, resolution, fit)
 

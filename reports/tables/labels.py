@@ -53,6 +53,7 @@ SHARP = (  # means over images
     *("map_at_1000", "map_at_1000_of_found", "map_at_100_of_found"),
 )
 SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default; for whole networks rather 1
+HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {
     "val": "validation",
@@ -168,6 +169,11 @@ def format_ratio(value: float) -> str:
         mantissa, exponent = f"{value:.1e}".split("e")
         return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
     return f"{float(f'{value:.2g}'):,.4g}" if value < 10 else f"{float(f'{value:.2g}'):,.0f}"
+
+
+def format_confidence(level: float) -> str:
+    """Write the level of an interval: `95 %`."""
+    return f"{100 * level:.4g} %"
 
 
 def format_level(value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table
+from reports.stats.blocks import LEVEL
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
@@ -50,6 +51,7 @@ class Comparison:
         p: of the permutation test, Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
         family: number of comparisons of the correction.
+        level: at which the intervals of the family hold together.
         classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
@@ -63,6 +65,7 @@ class Comparison:
     p: float | None = None
     judgement: Judgement | None = None
     family: int = 0
+    level: float = LEVEL
     classes: int = 0
     searches: int = 1
     searches_sd: float | None = None
@@ -98,6 +101,7 @@ class TableRow:
 
     Attributes:
         planned: number of planned seeds.
+        runs, failed: number of runs, and of those that failed.
         levels: the labels without the words that may follow the method's name.
         gaps: what is missing and why, a line each.
         tuning: number of trials that tuned it, if known; tuned: the same as text.
@@ -120,6 +124,8 @@ class TableRow:
     printed_only: bool = False
     levels: tuple[str, ...] = ()
     shares: Mapping[str, TermShare] = field(default_factory=dict)
+    runs: int = 0
+    failed: int = 0
 
     @property
     def baseline(self) -> bool:

@@ -10,8 +10,14 @@ from reports.published import papers
 from reports.recipe import Table
 from reports.stats.classes import OverClasses
 from reports.stats.comparison_rule import load_rule
-from reports.tables.cells import EMPTY, describe_criterion, find_protocol, find_smallest
-from reports.tables.labels import display_scale, format_metric_name
+from reports.tables.cells import (
+    EMPTY,
+    describe_criterion,
+    describe_look,
+    find_protocol,
+    find_smallest,
+)
+from reports.tables.labels import display_scale, format_confidence, format_metric_name
 from reports.tables.model import Comparison, TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
@@ -22,6 +28,15 @@ CHANCES = {  # by what is compared
     "one side win.",
     "split": "share of the splits on which the row beats its baseline, ties half.",
 }
+LOOKS = "All planned looks together keep the error level of 5 %, further ones add at most 0.5 %."
+FAILED_OPEN = (
+    "Failed runs: rows with failed runs, or whose baseline has some, are open, since runs seldom "
+    "fail at random. `failed: worst` in the spec's `report` judges these rows."
+)
+FAILED_WORST = (
+    "Failed runs: a verdict holds both without them and with each of them at the worst value of "
+    "the rows that share its baseline. Means have the worst value."
+)
 LEAST_SPLITS = 5  # for a claim about further searches
 
 
@@ -46,16 +61,25 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
     if any(result.better for row in rows for result in row.measured.values()):
         notes.append("Bold: better than the baseline row, by the primary metric.")
     notes += _explain_differences(frame, recipe, rows)
+    if any(row.failed for row in rows):
+        notes.append(FAILED_WORST if frame.recipe.failed else FAILED_OPEN)
     notes += _explain_tuning(frame, recipe.study, rows)
     if first_stage := declared.get("first_stage"):  # seeds after which the final n was decided
         first, limit = len(first_stage), len(declared.get("seeds") or ())
         seeds = max((row.planned for row in rows), default=0)
         note = (
-            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}."
+            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}. "
+            "Intervals are longer than asked for where later seeds scatter more."
         )
         if seeds >= limit:
             note += " This number is the limit, so intervals may be longer than asked for."
         notes.append(note)
+    if first_seeds := declared.get("first_seeds"):
+        seeds = max((len(row.run_ids) // row.planned for row in rows if row.planned), default=0)
+        note = f"Seeds: the components of {len(first_seeds)} seeds a split decided for {seeds}"
+        if seeds <= len(first_seeds):
+            note += ", since that was enough or the splits' part alone is longer than asked for"
+        notes.append(f"{note}.")
     if declared.get("splits_seen"):
         notes.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
     return notes
@@ -102,10 +126,13 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     together = "the rows of one baseline"
     if recipe.matrix is not None:
         together = "all comparisons of the table (Šidák's correction over its baselines)"
+    level = format_confidence(max(item.level for item in comparisons if item))
+    look = describe_look(frame, recipe.study)
     return [
-        f"Δ: row − baseline row; intervals hold together with 95 % over {together}. "
+        f"Δ: row − baseline row; intervals hold together with {level} over {together}. "
         f"{rule.description} Better or worse: the interval leaves out 0. "
         "No difference: it lies within ±δ. Open: neither.",
+        *([f"Looks: {look}. {LOOKS}"] if look else []),
         SIZES + CHANCES[unit],
         f"{describe_criterion(frame, recipe.study, primary)} decides{smallest}; {count}.",
         *_explain_search_scatter(recipe, [item for item in comparisons if item]),

@@ -5,20 +5,38 @@ effects, and all on − all off). The interval printed with a verdict is the one
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from reports.frame import Frame
+from reports.frame import DataFrame, Frame
 from reports.published.papers import compute_printed_gain
-from reports.stats.blocks import are_equal, dunnett_quantile
-from reports.stats.comparison_rule import decide
+from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
+from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference
-from reports.tables.cells import Cells, Levels, find_sign, find_smallest
+from reports.stats.variance import Family
+from reports.tables.advice import (
+    advise_on_row,
+    advise_on_term,
+    choose_components,
+    describe_search_part,
+    group_runs,
+)
+from reports.tables.cells import (
+    Cells,
+    Levels,
+    count_as_worst,
+    describe_failures,
+    describe_look,
+    find_failures,
+    find_level,
+    find_sign,
+    find_smallest,
+)
 from reports.tables.comparison import ON
 from reports.tables.effects import fit_study
-from reports.tables.labels import format_coordinate
+from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
 from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
@@ -63,6 +81,10 @@ class Verdict:
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        level: of the family's intervals.
+        look: the number of the look, in words, if there are several.
+        failed: how many runs of the row and its baseline failed, in words; empty if none did.
+        advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
@@ -95,6 +117,10 @@ class Verdict:
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
+    failed: str = ""
+    level: float = LEVEL
+    look: str = ""
+    advice: str = ""
     own: float | None = None
     lengthened_by: str = ""
 
@@ -179,7 +205,8 @@ def _collect_shared_fields(frame: Frame, table: TableData) -> dict[str, Any]:
     return {
         **{"title": table.title, "key": table.key, "study": study, "metric": metric},
         **{"digits": table.recipe.digits, "smallest": find_smallest(frame, metric)},
-        "unit": table.unit,
+        **{"unit": table.unit, "level": find_level(frame, study)},
+        "look": describe_look(frame, study),
     }
 
 
@@ -214,13 +241,56 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
                 terms=judge_terms_of_row(row.shares, base.shares),
+                failed=_describe_failures(frame, row, base),
                 own=judgement.own,
                 lengthened_by=" and ".join(
                     _describe_row(table, rows[cell]) for cell in judgement.lengthened_by
                 ),
             )
         )
-    return verdicts
+    return _add_advice(frame, table, verdicts, {row.cell: row.against or "" for row in table.rows})
+
+
+def _add_advice(
+    frame: Frame, table: TableData, verdicts: Sequence[Verdict], against: Mapping[str, str]
+) -> list[Verdict]:
+    """Add to open verdicts with long intervals what would shorten them.
+
+    Args:
+        against: cell → cell of its baseline.
+    """
+    long = [find_long_half(verdict) is not None for verdict in verdicts]
+    if not any(long):
+        return [*verdicts]
+    metric = table.metrics[0]
+    scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
+    advised = []
+    for verdict, is_long in zip(verdicts, long, strict=True):
+        advice = ""
+        if is_long and verdict.searches == 1:
+            base = against[verdict.cell]
+            distinct = [v.cell for v in verdicts if v.call != "same" and against[v.cell] == base]
+            others = [runs[cell] for cell in distinct if cell in runs and cell != verdict.cell]
+            row, rule = runs[verdict.cell], frame.recipe.rule
+            n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
+            family = Family(rule, 1 + len(others), n_elsewhere)
+            if components := choose_components(runs[base], row, others, rule):
+                wanted = HALF_WIDTH * verdict.smallest
+                has_splits = verdict.unit == "split"
+                advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
+        elif is_long:
+            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+        advised.append(replace(verdict, advice=advice))
+    return advised
+
+
+def find_long_half(verdict: Verdict) -> float | None:
+    """Return half the interval of an open verdict if it is δ or longer, else None."""
+    gap = verdict.difference
+    if verdict.call != "open" or gap is None or gap.low is None or gap.high is None:
+        return None
+    half = (gap.high - gap.low) / 2
+    return half if 0 < verdict.smallest <= half else None
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
@@ -231,6 +301,14 @@ def _describe_row(table: TableData, row: TableRow) -> str:
     if len(labels) == 1:
         return row.labels[0]
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in labels)
+
+
+def _describe_failures(frame: Frame, row: TableRow, base: TableRow) -> str:
+    """Say how many runs of a row and of its baseline failed; empty if none did."""
+    parts = [describe_failures(row.failed, row.runs)]
+    parts.append(describe_failures(base.failed, base.runs).replace("runs", "runs of the baseline"))
+    text = " and ".join(filter(None, parts))
+    return f"{text}: left out or the worst" if text and frame.recipe.failed else text
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
@@ -282,22 +360,69 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     """Judge components by their main effects, and by the difference all on − all off.
 
     A main effect is estimated from all cells, so it shows smaller differences than a single row.
-    All these intervals hold together with 95 %. The list is empty where a factor has more than two
-    levels or the cells give no error estimate; rows are then judged one by one.
+    All these intervals hold together. The list is empty where a factor has more than two
+    levels or the cells give no error estimate; rows are then judged one by one. With failed runs
+    all terms are open, or hold both without these runs and with the worst value for them.
     """
-    metric = table.metrics[0]
-    factorial = fit_study(frame, frame.select_study(table.recipe.study), metric)
+    metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
+    sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
+    level = find_level(frame, table.recipe.study)
+    gaps, unchanged, error_df = _estimate_terms(frame, cells, metric, level)
+    if gaps and failures.any() and frame.recipe.failed:
+        worst, *_ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
+        unknown = Difference(0.0, None, None, 0, "")
+        gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
+    is_open = frame.recipe.failed is None and failures.any()
+    shared = _collect_shared_fields(frame, table)
+    verdicts = []
+    for name, gap in gaps.items():
+        judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
+        judgement = Judgement(gap, "open") if is_open else judgement
+        same = name in unchanged
+        verdict = Verdict(
+            **shared,
+            cell=name,
+            label=name if name == TOTAL else f"{name}, main effect",
+            baseline="off",
+            call="same" if same else judgement.call or "open",
+            difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
+            n=gap.n,
+            small=judgement.small,
+            same_as="off" if same else "",
+            family=len(gaps),
+            is_term=True,
+            failed=describe_failures(int(failures.sum()), len(cells)),
+        )
+        half = find_long_half(verdict)
+        if half is not None and verdict.unit == "seed":
+            wanted = HALF_WIDTH * verdict.smallest
+            advice = advise_on_term(half, gap.n, error_df, wanted, display_scale(metric))
+            verdict = replace(verdict, advice=advice)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _estimate_terms(
+    frame: Frame, cells: DataFrame, metric: str, level: float
+) -> tuple[dict[str, Difference], set[str], int]:
+    """Return the differences of components and of all on − all off, and how they were estimated.
+
+    Returns:
+        The differences by component, the components that change nothing, and the error's degrees
+        of freedom. The first two are empty where components cannot be judged (`judge_terms`).
+    """
+    factorial = fit_study(frame, cells, metric, level=level)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
-        return []
+        return {}, set(), 0
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
-        return []
+        return {}, set(), 0
 
     # differences by component, and of all on − all off; a component may change nothing
     seeds = max(len(values) for _, values in data)
     gaps: dict[str, Difference] = {}
-    unchanged = set()
+    unchanged = set[str]()
     for effect in fit.effects:
         if len(effect.term) == 1 and effect.estimate is not None:
             (factor,) = effect.term
@@ -305,32 +430,10 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
             gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
             if _has_no_effect(factor, data, factorial.resolution):
                 unchanged.add(name)
-    total = _compute_total(data, varied, fit)
+    total = _compute_total(data, varied, fit, level)
     if total is not None:
         gaps[TOTAL] = total
-
-    shared = _collect_shared_fields(frame, table)
-    is_lower = find_sign(frame, table.recipe.study, metric) < 0
-    verdicts = []
-    for name, gap in gaps.items():
-        judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
-        same = name in unchanged
-        verdicts.append(
-            Verdict(
-                **shared,
-                cell=name,
-                label=name if name == TOTAL else f"{name}, main effect",
-                baseline="off",
-                call="same" if same else judgement.call or "open",
-                difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
-                n=gap.n,
-                small=judgement.small,
-                same_as="off" if same else "",
-                family=len(gaps),
-                is_term=True,
-            )
-        )
-    return verdicts
+    return gaps, unchanged, fit.error_df
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
@@ -343,11 +446,11 @@ def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:
     return bool(pairs) and all(are_equal(a, b, resolution) for a, b in pairs)
 
 
-def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
+def _compute_total(data: Cells, varied: Levels, fit: Fit, level: float) -> Difference | None:
     """Return all on − all off with an interval from the fit's error; None without common seeds."""
     corners: list[dict[int, float]] = []  # values by seed with all components off, and all on
-    for level in (0, -1):  # the first level and the last
-        settings = {name: levels[level] for name, levels in varied.items()}
+    for end in (0, -1):  # the first level and the last
+        settings = {name: levels[end] for name, levels in varied.items()}
         matching = (values for coords, values in data if settings.items() <= coords.items())
         corners.append(next(matching, {}))
     all_off, all_on = corners
@@ -355,6 +458,6 @@ def _compute_total(data: Cells, varied: Levels, fit: Fit) -> Difference | None:
     if not common or fit.sigma is None:
         return None
     mean = sum(all_on[seed] - all_off[seed] for seed in common) / len(common)
-    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0)
+    quantile = dunnett_quantile(len(varied) + 1, fit.error_df, 0.0, level)
     half_width = quantile * fit.sigma * (2 / len(common)) ** 0.5
     return Difference(mean, mean - half_width, mean + half_width, len(common), "factorial")

@@ -29,6 +29,7 @@ from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import JobScheduler
 from ablate.values.child_processes import PYTHON, add_import_paths, build_public_environment
+from reports.frame import GIVEN_UP
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
@@ -340,4 +341,4 @@ class Supervisor:
             raise build_disk_full_error(folder)  # which ends the run
         else:
             del self.machine_faults[trial_id]
-            self.dispatch.mark_lost(trial_id, f"{reason} (given up after {attempts} attempts)")
+            self.dispatch.mark_lost(trial_id, f"{reason} ({GIVEN_UP} {attempts} attempts)")

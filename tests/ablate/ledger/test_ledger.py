@@ -231,7 +231,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
         (2, ["DROP TABLE beside"]),
         (7, ["DROP TABLE warm_starts"]),
         (8, ["DROP TABLE infeasible"]),
-        (9, ["ALTER TABLE evaluations DROP COLUMN classes_json"]),
+        (9, ["DROP TABLE looks", "ALTER TABLE evaluations DROP COLUMN classes_json"]),
         (
             5,
             [

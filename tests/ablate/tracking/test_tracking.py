@@ -19,11 +19,13 @@ from mlflow.exceptions import MlflowException
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.queries import list_looks
 from ablate.tracking import sync
 from ablate.tracking.payload import choose_parameters, flatten_config
 from ablate.tracking.store import open_store
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import replay
+from reports.frame import load_frame
 from tests.ablate.tracking.store import (
     assert_complete,
     children,
@@ -37,6 +39,20 @@ from tests.ablate.tracking.store import (
 
 def artifacts(sweep: Any, run: Any) -> Path:
     return Path(sweep.folder / "mlartifacts" / run.info.run_id / "artifacts")
+
+
+@pytest.mark.slow
+def test_looks_of_earlier_runs_reach_the_reports(finished: Any) -> None:
+    with Ledger(finished.ledger_path) as ledger:
+        row = ledger.get_sweep(finished.sweep_id)
+        ledger.put_sweep(finished.sweep_id, row["name"], row["spec"], row["provenance"] or {})
+        looks = [[each["study"], each["seeds"]] for each in list_looks(ledger, finished.sweep_id)]
+        more = [cell | {"seed": 7} for cell in ledger.list_cells(finished.sweep_id)]
+        ledger.put_cells(finished.sweep_id, [cell for cell in more if cell["study"] == "tuned"])
+    replay(finished.ledger_path, MlflowTracker(finished.uri), finished.sweep_id)
+    found = load_frame(finished.uri, finished.sweep_id)
+    assert found.document["looks"] == looks and ["tuned", 3] in looks
+    assert (found.count_looks("tuned"), found.count_looks("grid")) == (2, 1)
 
 
 @pytest.mark.slow

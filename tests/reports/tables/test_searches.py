@@ -103,7 +103,7 @@ def test_claims_are_about_further_searches_over_five_splits(splits: int, claim: 
 
 def test_what_a_search_lacks_is_left_out_and_named() -> None:
     table, (ddml, _) = judge(build_frame(lost=("ddml", 1, 2)))
-    assert ddml.n == 4 and ddml.call == "better"
+    assert ddml.n == 4 and ddml.call == "open" and ddml.failed == "1 of 15 runs failed"
     assert table.rows[1].gaps == ("ddml, seed 2, search 2: failed (not finite)",)
 
 
