@@ -110,7 +110,11 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
         points = " points" if is_share(metric) else ""
         amount = f"{size * sd * display_scale(metric):.2g}{points} of {format_metric_name(metric)}"
     runs = f"{splits} splits" if splits else f"{seeds} seeds"
-    return [f"with {runs} the study's table detects differences of {amount} ({n_compared})"]
+    line = f"with {runs} the study's table detects differences of {amount} ({n_compared})"
+    tables = plan.spec.report.tables
+    if any(table.blocks is not None and table.study == name for table in tables):
+        line += " on these classes; for further ones, classes must scatter little, too"
+    return [line]
 
 
 def count_comparisons(plan: Plan, name: str) -> tuple[int, int | None, int]:

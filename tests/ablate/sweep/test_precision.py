@@ -102,6 +102,9 @@ def test_the_power_of_a_table_is_that_of_its_splits() -> None:
     given["studies"]["rows"] |= {"seeds": 5, "splits": None}
     (of_seeds,) = describe_precision(specs.plan(given), "rows")
     assert line == of_seeds.replace("5 seeds", "5 splits").replace("of a run", "of a split")
+    given["report"]["tables"][0]["blocks"] = "classes"
+    (of_classes,) = describe_precision(specs.plan(given), "rows")
+    assert of_classes.startswith(of_seeds) and "for further ones, classes" in of_classes
 
 
 def test_listed_seeds_and_searches_are_not_staged() -> None:
