@@ -160,9 +160,9 @@ def _warn_of_unshared_axes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
         for (cell, study), axes in paths.items():
             other = method.cell if cell == base.cell else base.cell
             faults.setdefault((cell, shorten_list(axes), study), []).append(other)
-    for (cell, axes, study), others in faults.items():
+    for (cell, shown, study), others in faults.items():
         yield (
-            f"{name} favours {cell}, which searched {axes} in {study}, where "
+            f"{name} favours {cell}, which searched {shown} in {study}, where "
             f"{shorten_list(others)} could not: centre the searches of a method's own weights on "
             "the baseline's best (`around: {best_of: …}`), or give all rows such a search last"
         )
