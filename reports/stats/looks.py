@@ -18,7 +18,7 @@ def compute_look_level(look: int, planned: int) -> float:
     """Return the level of the intervals of a look, counted from 1."""
     alpha = 1 - LEVEL
     if look > planned:
-        return 1 - BEYOND / 2 ** (look - planned)
+        return 1 - BEYOND * 0.5 ** (look - planned)
     if planned == 1:
         return LEVEL
     return 1 - alpha / 2 / (1 if look == planned else planned - 1)
