@@ -71,6 +71,9 @@ soak: install
 	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/faults/test_driver.py -k sigkill
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.reports.stats.simulate
+	$(BIN)/python -m tests.reports.stats.simulate_searches
+	$(BIN)/python -m tests.reports.stats.simulate_looks
+	$(BIN)/python -m tests.reports.stats.simulate_failures 600
 	$(BIN)/python -m tests.ablate.planted
 
 golden: install

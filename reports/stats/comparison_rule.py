@@ -81,7 +81,8 @@ class Judgement:
         same_as: the baseline or the row that this one equals.
         own: half of the row's own t interval, if the scatter of other rows makes `interval` more
             than 1.5 times as long.
-        lengthened_by: the rows without which the pooled scatter would be 1.5 times as small.
+        lengthened_by: the rows, at most half of all, without which the pooled scatter would be 1.5
+            times as small; empty if there are none such.
     """
 
     interval: Difference | None
@@ -111,7 +112,7 @@ class ComparisonRule(ABC):
         these blocks cannot bound the difference.
         """
 
-    def shares_error(self, sample: Sample) -> bool:
+    def has_shared_error(self, sample: Sample) -> bool:
         """Return whether the scatter of one row lengthens the intervals of others."""
         return False
 
@@ -173,7 +174,9 @@ def judge(
             low, high = (end if isfinite(end) else None for end in (mean - below, mean + above))
             interval = Difference(mean, low, high, len(gaps[name]), rule.name)
             judgement = decide(interval, smallest, lower_is_better=lower_is_better)
-            shares = isfinite(below) and sample.first_stage is None and rule.shares_error(judged)
+            shares = (
+                isfinite(below) and sample.first_stage is None and rule.has_shared_error(judged)
+            )
             own, rows = _explain_length(judged, name, below) if shares else (None, ())
             judgements[name] = replace(judgement, own=own, lengthened_by=rows)
     return judgements
@@ -214,7 +217,8 @@ def _explain_length(sample: Sample, name: str, half: float) -> tuple[float | Non
         return None, ()
     wide = tuple(k for k, variance in variances.items() if variance > pooled)
     rest = fmean(variances[k] for k in variances if k not in wide)
-    return own, wide if pooled > LONG**2 * rest else ()
+    is_few = 2 * len(wide) <= len(variances) and pooled > LONG**2 * rest
+    return own, wide if is_few else ()
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:

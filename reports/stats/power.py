@@ -41,7 +41,7 @@ def compute_detectable_size(
     if seeds < MANY_BLOCKS and rows > 1:
         own_level = LEVEL ** (rows / comparisons)
         shared_dfs = [rows * (seeds - 1), rows * (seeds - 1) / (1 + (rows - 1) / 4)]
-    own = {seeds - 1: dunnett_quantile(1, seeds - 1, level=own_level)}
+    own: Quantiles = {seeds - 1: dunnett_quantile(1, seeds - 1, level=own_level)}
     shared = {df: compute_family_quantile(rows, df, comparisons - rows) for df in shared_dfs}
     return _solve_size(own, shared, seeds)
 

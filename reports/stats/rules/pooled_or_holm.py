@@ -37,7 +37,7 @@ class PooledOrHolm(ComparisonRule):
         "the pooled scatter of all differences to the baseline."
     )
 
-    def shares_error(self, sample: Sample) -> bool:
+    def has_shared_error(self, sample: Sample) -> bool:
         """Return whether there are too few planned blocks for each row's own scatter."""
         return sample.count_planned_blocks() < MANY_BLOCKS
 
@@ -45,7 +45,7 @@ class PooledOrHolm(ComparisonRule):
         """Return each row's half width (below, above), chosen by the planned number of blocks."""
         from scipy import stats
 
-        if not self.shares_error(sample):
+        if not self.has_shared_error(sample):
             return HolmT().compute_half_widths(sample)
         reach = dict(DunnettAndT().compute_half_widths(sample))
         stage = sample.restrict_to_first_stage()  # its blocks estimate the errors

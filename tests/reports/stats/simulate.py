@@ -143,7 +143,9 @@ def compute_half_widths(
     counts = (~np.isnan(differences[0])).sum(axis=1)
     if rule == "holm_t" or (rule == "pooled_or_holm" and early.shape[2] >= MANY_BLOCKS):
         errors = np.sqrt(variances / counts)
-        p = 2 * stats.t.sf(np.abs(np.nanmean(differences, axis=2)) / errors, dfs)
+        with np.errstate(all="ignore"):  # equal residuals have no error
+            t = np.abs(np.nanmean(differences, axis=2)) / errors
+        p = 2 * stats.t.sf(t, dfs)
         rank = p.argsort(axis=1).argsort(axis=1)
         rejected = np.sort(p, axis=1) <= (1 - LEVEL) / (np.arange(m, 0, -1) + others)
         tested = others + m - np.minimum(rank, np.cumprod(rejected, axis=1).sum(axis=1)[:, None])

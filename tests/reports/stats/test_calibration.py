@@ -21,7 +21,7 @@ HARD = [name for name in SETTINGS if name.startswith(("baseline", "sds", "unequa
 
 
 @pytest.mark.parametrize("name", HARD)
-@pytest.mark.parametrize(("m", "n"), [(4, 3), (10, 3), (10, 5), (10, 7), (10, 10)])
+@pytest.mark.parametrize(("m", "n"), [(10, 3), (10, 5), (10, 10)])
 def test_few_verdicts_are_false_whatever_scatters(name: str, m: int, n: int) -> None:
     assert simulate.measure(SETTINGS[name], m, n, TABLES // 4) <= MOST + 0.5
 

@@ -125,6 +125,29 @@ def test_an_open_verdict_says_between_which_numbers_of_seeds_its_interval_is_sho
     assert "one seed gives no interval" in words.format_evidence(judge(made(0.05, seeds=1)))
 
 
+def test_a_verdict_names_the_row_whose_scatter_lengthens_its_interval() -> None:
+    scatters = {"plain": 0.0, "ddml": 0.1, "nir": 0.1, "idml": 5.0}
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        name = at["variant"]
+        return 0.5 + scatters[name] * NOISE[(seed + len(name)) % 8] * (1 + 0.1 * (name == "nir"))
+
+    variants = [{"variant": name} for name in scatters]
+
+    def judge_seeds(seeds: int) -> dict[str, Verdict]:
+        found = frame("compare", variants, value, seeds=seeds, names=[*scatters])
+        return {each.cell: each for each in judge_tables(found, [compared(found)])}
+
+    few = judge_seeds(5)
+    assert few["ddml"].own is not None and few["ddml"].lengthened_by == "idml"
+    text = words.format_evidence(few["ddml"])
+    assert "the scatter of idml lengthens" in text
+    assert f"±{100 * few['ddml'].own:.2f} alone" in text
+    assert few["idml"].own is None and "lengthens" not in words.format_evidence(few["idml"])
+    # from eight seeds on each row has its own
+    assert {each.own for each in judge_seeds(8).values()} == {None}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
