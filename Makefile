@@ -73,6 +73,8 @@ soak: install
 	$(BIN)/python -m tests.reports.stats.simulate
 	$(BIN)/python -m tests.reports.stats.simulate_classes
 	$(BIN)/python -m tests.reports.stats.simulate_searches
+	$(BIN)/python -m tests.reports.stats.simulate_looks
+	$(BIN)/python -m tests.reports.stats.simulate_failures 600
 	$(BIN)/python -m tests.ablate.planted
 
 golden: install

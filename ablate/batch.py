@@ -103,6 +103,7 @@ def list_ready_trials(
             for cell in cells:
                 if cell.error is None:  # `ablate run` records the invalid ones as failed
                     trials.setdefault(cell.trial_id, []).append(cell)
+        progression.record_looks()
         facts = progression.facts
         for line in facts.reconcile_code_versions(trials, same_code=settings.same_code):
             print_text(f"results of another version of the code are accepted: {line}")

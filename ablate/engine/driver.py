@@ -105,6 +105,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                     interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
             if settings.same_code:  # also accept results of cells that became known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
+            dispatch.progression.record_looks()
             # sum up, and choose the status with which trackers end the sweep
             outcome = _build_outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"

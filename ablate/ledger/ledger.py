@@ -262,24 +262,13 @@ class Ledger(Records):
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
-        """Insert a sweep, or replace the name, spec and provenance of a recorded one.
-
-        The studies whose cells have all ended by then have had a look: their verdicts could be
-        read. It is recorded by the number of their seeds, to which the sweep may now add some.
-        """
-        with self.begin_transaction():
-            self._execute(
-                "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
-                "name=excluded.name, spec_json=excluded.spec_json, "
-                "provenance_json=excluded.provenance_json",
-                *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
-            )
-            self._execute(
-                "INSERT OR IGNORE INTO looks SELECT sweep_id, study, count(DISTINCT cells.seed) "
-                "FROM cells LEFT JOIN trials USING (trial_id) WHERE sweep_id=? GROUP BY study "
-                "HAVING min(coalesce(status, '') IN ('done', 'failed', 'partial'))",
-                sweep_id,
-            )
+        """Insert a sweep, or replace the name, spec and provenance of a recorded one."""
+        self._execute(
+            "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
+            "name=excluded.name, spec_json=excluded.spec_json, "
+            "provenance_json=excluded.provenance_json",
+            *(sweep_id, name, to_json(spec), time.time(), to_json(provenance)),
+        )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
         """Record cells (study, cell, seed, fold, trial_id, coords, idx); replace earlier ones."""
@@ -323,6 +312,10 @@ class Ledger(Records):
         """Record that a proposal is not trained by a sweep, because it needs too much."""
         values = study_key, idx, sweep_id, study, to_json(needs)
         self._execute("INSERT OR IGNORE INTO infeasible VALUES (?,?,?,?,?)", *values)
+
+    def put_look(self, sweep_id: str, study: str, seeds: int) -> None:
+        """Record that the verdicts of a study can be read at so many seeds."""
+        self._execute("INSERT OR IGNORE INTO looks VALUES (?,?,?)", sweep_id, study, seeds)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
         """Record the epoch at which a scheduler stopped a cell; the first record stays."""

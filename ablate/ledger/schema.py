@@ -97,6 +97,13 @@ CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json",
 CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
+# Older ledgers have no looks; the verdicts of all studies whose trials have ended could be read.
+LOOKS_AFTER = (
+    " INSERT INTO looks SELECT sweep_id, study, count(DISTINCT cells.seed) FROM cells LEFT JOIN "
+    "trials USING (trial_id) GROUP BY sweep_id, study "
+    "HAVING min(coalesce(status, '') IN ('done', 'failed', 'partial'));"
+)
+
 DISK_FULL_CODES = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
 # SQLite's messages about a ledger that cannot be written now → what to do. All messages that are
 # not listed come from a damaged file.
@@ -282,4 +289,6 @@ def _list_migration_statements(connection: sqlite3.Connection) -> str:
         columns = _list_columns(connection, table)
         if columns and column not in columns:
             after += f" ALTER TABLE {table} ADD COLUMN {column} {declaration};"
+    if cells and not _list_columns(connection, "looks"):
+        after += LOOKS_AFTER
     return f"{before} {DDL} {after}"

@@ -491,6 +491,13 @@ class Progression(SweepState):
                 self._record_final_stops(name)
         return fresh
 
+    def record_looks(self) -> None:
+        """Record the number of seeds of each complete study, whose verdicts can now be read."""
+        for name, state in self.studies.items():
+            if state.complete:
+                seeds = len({cell.seed for cell in state.cells})
+                self.facts.ledger.put_look(self.plan.sweep_id, name, seeds)
+
     def _record_final_stops(self, study: str) -> None:
         """Record which cells of a complete study were stopped, so that `ablate prune` knows it."""
         with self.facts.ledger.begin_transaction():

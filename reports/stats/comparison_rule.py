@@ -149,8 +149,8 @@ def judge(
     """
     # rows that copy the baseline or another row are no comparisons
     if originals is None:
-        every = {baseline: sample.baseline, **sample.rows}
-        originals = find_originals(every, resolution, LEAST_EQUAL)
+        all_rows = {baseline: sample.baseline, **sample.rows}
+        originals = find_originals(all_rows, resolution, LEAST_EQUAL)
     copies = {name: original for name, original in originals.items() if name != original}
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}

@@ -13,6 +13,7 @@ from reports.frame import Frame, load_frame
 from reports.pages import markup
 from reports.pages.facts import collect_provenance
 from reports.recipe import Table
+from reports.stats.blocks import find_originals
 from reports.stats.comparison_rule import Sample, judge
 from reports.stats.describe import summarize
 from reports.stats.paired import paired_differences
@@ -123,6 +124,8 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
         Sample(zeros, gaps),
         smallest=find_smallest(first, metric),
         lower_is_better=find_sign(first, name, metric) < 0,
+        originals=find_originals(gaps, 0.0)
+        | {label: "" for label, gap in gaps.items() if gap and not any(gap.values())},
     )
     rows, calls = list[tuple[str, ...]](), list[str]()
     for label in common:

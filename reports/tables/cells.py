@@ -65,7 +65,9 @@ def group_by_cell(cells: DataFrame, metric: str) -> dict[str, dict[int, float]]:
 
 def find_failures(cells: DataFrame) -> Any:
     """Return a column that marks runs which failed, or which the machine ended at each attempt."""
-    is_given_up = (cells["status"] == "interrupted") & cells["reason"].str.contains(GIVEN_UP)
+    is_given_up = (cells["status"] == "interrupted") & cells["reason"].str.contains(
+        GIVEN_UP, na=False
+    )
     return (cells["status"] == "failed") | is_given_up
 
 

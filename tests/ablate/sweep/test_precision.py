@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ablate.ledger.queries import list_looks
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import describe_precision
 from tests.ablate import specs, synthetic
@@ -158,3 +159,13 @@ def test_seeds_a_split_follow_from_the_components_of_the_first_stage(
     (line,) = describe_precision(plan, "rows")
     assert line.startswith("2 seeds a split first, then")
     assert "first_stage" not in plan.resolve_spec()["studies"]["rows"]
+
+
+@pytest.mark.usefixtures("noisy")
+def test_the_first_stage_is_no_look_at_verdicts(tmp_path: Path) -> None:
+    scheduler = dispatch(staged(precision=1e-6, at_most=6), tmp_path)
+    while (job := scheduler.claim_next_job()) is not None:
+        finish(scheduler, job.trial_id)
+        scheduler.progression.record_looks()
+    looks = list_looks(scheduler.ledger, scheduler.sweep_id)
+    assert [row["seeds"] for row in looks] == [6]
