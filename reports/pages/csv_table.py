@@ -10,7 +10,7 @@ from reports.tables.model import AnyTable, MeasuredMetric, Sheet, TableRow
 CSV_HEADERS = (
     *("metric", "mean", "sd", "n", "planned"),
     *("delta", "delta_low", "delta_high", "delta_n", "delta_method", "verdict", "same_as"),
-    "searches_sd",
+    *("chance_worse", "chance_within", "chance_better", "searches_sd"),
     *("p", "p_holm", "cohens_dz", "cliffs_delta"),
     *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
     *("published", "published_sd", "published_unit", "published_slip", "run_ids", "gaps"),
@@ -62,6 +62,7 @@ def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
         row.planned,
         *((gap.mean, gap.low, gap.high, gap.n, gap.method) if gap else (None,) * 5),
         *((judgement.call or "same", judgement.same_as) if judgement else (None, None)),
+        *((pair.chances if pair else None) or (None,) * 3),
         pair.searches_sd if pair else None,
         *((pair.permutation, pair.p, pair.dz, pair.delta) if pair else (None,) * 4),
         *((chance.probability, chance.low, chance.high) if chance else (None,) * 3),

@@ -1,8 +1,11 @@
 """Compare cells with a baseline cell: components, variants, settings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from reports.errors import ReportError
 from reports.frame import OTHER, DataFrame, Frame
@@ -220,16 +223,26 @@ def _compare_rows(
                 )
                 judgement = judged.get(cell)
                 if judgement is not None:
+                    sd = None
+                    if over_searches and judgement.interval:
+                        sd = over_searches.compute_sd(cell)
                     is_shown = not is_withheld and not {cell, base} & other_regimes.keys()
                     comparison = replace(
                         comparison,
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
+                        chances=_compute_row_chances(
+                            samples[base].compute_differences(cell),
+                            find_smallest(frame, metric),
+                            lower_is_better=sign < 0,
+                            searches=len(searches),
+                            searches_sd=sd or 0.0,
+                        )
+                        if is_shown and judgement.call
+                        else None,
                         family=size,
                         searches=len(searches) or 1,
-                        searches_sd=over_searches.compute_sd(cell)
-                        if over_searches and judgement.interval
-                        else None,
+                        searches_sd=sd,
                     )
                 comparisons[cell] = comparison
         tested = [cell for cell, judgement in judgements.items() if judgement.call]
@@ -237,6 +250,25 @@ def _compare_rows(
         for cell, p in zip(tested, permutation, strict=True):
             comparisons[cell] = replace(comparisons[cell], p=p)
     return comparisons
+
+
+def _compute_row_chances(
+    differences: np.ndarray,
+    smallest: float,
+    *,
+    lower_is_better: bool,
+    searches: int,
+    searches_sd: float,
+) -> tuple[float, float, float] | None:
+    """Return `compute_chances` of differences, whose error contains the scatter of searches."""
+    n = len(differences)
+    if n < 2:
+        return None
+    error, df = float(differences.std(ddof=1)) / n**0.5, n - 1
+    if searches:
+        error, df = math.hypot(error, searches_sd / searches**0.5), min(df, searches - 1)
+    mean = float(differences.mean())
+    return paired.compute_chances(mean, error, df, smallest, lower_is_better=lower_is_better)
 
 
 def _build_search_samples(

@@ -48,6 +48,7 @@ class Comparison:
         delta, improvement: Cliff's delta and P(better), of all pairs of runs, or within splits.
         p: of the permutation test, Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
+        chances: see `compute_chances`, of the row's own difference.
         family: number of comparisons of the correction.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
@@ -60,6 +61,7 @@ class Comparison:
     improvement: Improvement | None
     p: float | None = None
     judgement: Judgement | None = None
+    chances: tuple[float, float, float] | None = None
     family: int = 0
     searches: int = 1
     searches_sd: float | None = None

@@ -4,27 +4,27 @@ A compare table is judged row by row, a table of components by the terms of its 
 effects, and all on − all off). The interval printed with a verdict is the one that decides it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from reports.frame import Frame
-from reports.published.papers import compute_printed_gain
+from reports.published.papers import compute_printed_gain, load_published_table
 from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
-from reports.stats.paired import Difference
+from reports.stats.paired import Difference, compute_chances
 from reports.tables.cells import Cells, Levels, find_sign, find_smallest
-from reports.tables.comparison import ON
+from reports.tables.comparison import ON, find_method_column
 from reports.tables.effects import fit_study
 from reports.tables.labels import format_coordinate
-from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
+from reports.tables.model import AnyTable, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
 DECIDED = ("better", "worse")
+REGIMES = {"frozen": "frozen backbone", "finetune": "whole network"}
 TOTAL = "all on − all off"
 NOT_COMPARED = "No table sets cells beside a baseline, so there is no comparison to judge."
 WITHHELD = (
@@ -35,19 +35,19 @@ WITHHELD = (
 
 @dataclass(frozen=True)
 class PrintedGain:
-    """A gain that a paper prints, on the scale of the runs, beside the measured interval.
+    """A gain that a paper prints, on the scale of the runs, beside the measured difference.
 
     Attributes:
-        inside: whether the interval contains the gain.
-        excluded: whether the whole interval is worse than the gain.
-        source: the printed table and column, if they belong to this row alone.
+        metric: of both. measured: the row's difference in this metric.
+        data: the paper's data set. is_same_data: whether the row was measured on it; only then can
+            gain and interval be compared.
     """
 
     metric: str
     value: float
-    inside: bool
-    excluded: bool = False
-    source: str = ""
+    measured: Difference
+    data: str = ""
+    is_same_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,16 @@ class Verdict:
     Attributes:
         title, key: of the table. cell: of the row, or name of the term (`is_term`).
         label, baseline: both names for readers.
+        name, rival: of the row and its baseline without the settings that both have in common.
+        settings: these, in words: what of the network trains, levels of crossed factors.
+        data: the data set.
         difference: paired, on the scale of the runs, over n common seeds or splits (`unit`).
         small: whether the whole interval lies inside ±δ (`smallest`).
         same_as: the row that this one equals.
         family: number of comparisons of the correction. in_matrix: whether these are all
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
+        chances: that the true difference is worse than −δ, within ±δ, and better than δ.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -91,6 +95,11 @@ class Verdict:
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
+    chances: tuple[float, float, float] | None = None
+    name: str = ""
+    rival: str = ""
+    settings: tuple[str, ...] = ()
+    data: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -108,18 +117,10 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
     return verdicts
 
 
-def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Group comparisons by table and baseline, each group in the order better, worse, …"""
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
-    return [sorted(group, key=lambda item: CALLS.index(item.call)) for group in groups.values()]
-
-
 def summarize_verdicts(
     frame: Frame, verdicts: Sequence[Verdict], tables: Sequence[AnyTable] = ()
 ) -> str:
-    """Return one sentence that counts the verdicts by kind, or says why `tables` have none."""
+    """Say why `tables` have no verdict, or how controls came out; empty where rows answer."""
     if not (frame.cells["status"] == "done").any():
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
@@ -129,20 +130,7 @@ def summarize_verdicts(
         rows = [row for table in tables if isinstance(table, TableData) for row in table.rows]
         has_baseline = any(row.against not in (None, row.cell) for row in rows)
         return WITHHELD if has_baseline else NOT_COMPARED
-    if controls := _summarize_controls(verdicts):
-        return controls
-    counts = Counter(verdict.call for verdict in verdicts)
-    names = {"no difference": "no difference above δ"}
-    parts = [
-        f"{counts[call]} {names.get(call, call)}"
-        for call in CALLS
-        if (counts[call] and call != "same") or call in DECIDED
-    ]
-    same = f"; {counts['same']} the same as another row" if counts["same"] else ""
-    compared = len(verdicts) - counts["same"]
-    if not compared:
-        return f"Rows compared: {len(verdicts)}, each the same as another row."
-    return f"Of {compared} comparison{'' if compared == 1 else 's'}: {', '.join(parts)}{same}."
+    return _summarize_controls(verdicts)
 
 
 def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
@@ -195,6 +183,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 cell=row.cell,
                 label=_describe_row(table, row),
                 baseline=_describe_row(table, base),
+                **_describe_setting(frame, table, row, base),
                 call=(judgement.call or "same") if has_results else "no result",
                 difference=gap,
                 n=gap.n if gap else 0,
@@ -206,6 +195,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 printed=_compare_with_print(frame, table, row, base),
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
+                chances=comparison.chances,
                 terms=judge_terms_of_row(row.shares, base.shares),
             )
         )
@@ -220,6 +210,27 @@ def _describe_row(table: TableData, row: TableRow) -> str:
     if len(labels) == 1:
         return row.labels[0]
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in labels)
+
+
+def _describe_setting(
+    frame: Frame, table: TableData, row: TableRow, base: TableRow | None = None
+) -> dict[str, Any]:
+    """Return `Verdict.name`, `rival`, `settings` and `data` of a row and its baseline."""
+    trials = frame.trials[frame.trials["run_id"].isin(row.run_ids)]["params"]
+    modes = dict.fromkeys(params.get("backbone.mode", "") for params in trials)
+    sets = dict.fromkeys(params.get("data.name", "") for params in trials)
+    facts: dict[str, Any] = {"data": ", ".join(filter(None, sets))}
+    settings = [REGIMES.get(mode, f"backbone {mode}") for mode in modes if mode]
+    if base is not None and table.recipe.kind != "components":
+        column = find_method_column(table.recipe, table.headers)
+        (name, others), (rival, rival_others) = (
+            (levels[column], [*levels[:column], *levels[column + 1 :]])
+            for levels in (row.levels, base.levels)
+        )
+        if others == rival_others:
+            facts |= {"name": name, "rival": rival}
+            settings += others
+    return {**facts, "settings": tuple(settings)}
 
 
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
@@ -237,34 +248,28 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
 def _compare_with_print(
     frame: Frame, table: TableData, row: TableRow, base: TableRow
 ) -> PrintedGain | None:
-    """Compare the gain that a paper prints for a row with the measured interval.
+    """Set the gain that a paper prints for a row beside the row's difference in the same metric.
 
-    The gain is the one that the recipe names for the row in `gains`; else that
-    of the first metric which has an interval, and printed numbers of both rows. None without any.
+    The gain is the one that the recipe names for the row in `gains`; else that of the first metric
+    which has printed numbers of both rows. None without any, or without an interval.
     """
-    if row.gain is not None:
-        gain, source = compute_printed_gain(row.gain)
-        sign = find_sign(frame, table.recipe.study, row.gain.metric)
-        return _place_gain(row.measured[row.gain.metric], row.gain.metric, gain, sign, source)
-    for metric in table.metrics:
+    recipe = table.recipe
+    for metric in [row.gain.metric] if row.gain else table.metrics:
         printed, base_printed = row.measured[metric].printed, base.measured[metric].printed
-        if printed and base_printed:
+        gap = row.measured[metric].difference
+        if gap is None or gap.low is None or gap.high is None:
+            continue
+        if row.gain is not None:
+            gain, source, column = compute_printed_gain(row.gain), row.gain.table, row.gain.column
+        elif recipe.published is not None and printed and base_printed:
             gain = (printed.value - base_printed.value) / printed.scale
-            sign = find_sign(frame, table.recipe.study, metric)
-            if placed := _place_gain(row.measured[metric], metric, gain, sign):
-                return placed
+            source, column = recipe.published.table, recipe.find_published_column(metric) or ""
+        else:
+            continue
+        name, title = load_published_table(source).find_data_set(column)
+        measured_on = _describe_setting(frame, table, row)["data"]
+        return PrintedGain(metric, gain, gap, title, bool(name) and name == measured_on)
     return None
-
-
-def _place_gain(
-    measured: MeasuredMetric, metric: str, gain: float, sign: int, source: str = ""
-) -> PrintedGain | None:
-    """Set a printed gain beside the measured interval; None without an interval."""
-    gap = measured.difference
-    if gap is None or gap.low is None or gap.high is None:
-        return None
-    excluded = gain < gap.low if sign < 0 else gain > gap.high
-    return PrintedGain(metric, gain, gap.low <= gain <= gap.high, excluded, source)
 
 
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
@@ -286,19 +291,23 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     # differences by component, and of all on − all off; a component may change nothing
     seeds = max(len(values) for _, values in data)
     gaps: dict[str, Difference] = {}
+    errors: dict[str, float] = {}
     unchanged = set()
     for effect in fit.effects:
         if len(effect.term) == 1 and effect.estimate is not None:
             (factor,) = effect.term
             name = format_coordinate(factor)
             gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
+            errors[name] = effect.se or 0.0
             if _has_no_effect(factor, data, factorial.resolution):
                 unchanged.add(name)
     total = _compute_total(data, varied, fit)
     if total is not None:
         gaps[TOTAL] = total
+        errors[TOTAL] = (fit.sigma or 0.0) * (2 / total.n) ** 0.5
 
     shared = _collect_shared_fields(frame, table)
+    shared |= _describe_setting(frame, table, table.rows[0])
     is_lower = find_sign(frame, table.recipe.study, metric) < 0
     verdicts = []
     for name, gap in gaps.items():
@@ -317,6 +326,15 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
                 same_as="off" if same else "",
                 family=len(gaps),
                 is_term=True,
+                chances=None
+                if same
+                else compute_chances(
+                    gap.mean,
+                    errors[name],
+                    fit.error_df,
+                    shared["smallest"],
+                    lower_is_better=is_lower,
+                ),
             )
         )
     return verdicts
