@@ -82,9 +82,10 @@ def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[
     at_right: Any = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), **text_style}
     if smallest_effect:
         axes.axvspan(-smallest_effect * factor, smallest_effect * factor, alpha=0.08)
-    heading = textwrap.fill(question.text, 60)
-    title = axes.annotate(heading, (0, -1.3), va="center", fontweight="bold", **at_left)
-    title.set_in_layout(False)
+    heading = textwrap.fill(question.text, 70)
+    axes.set_title("\n" * heading.count("\n") + " ")  # keeps room for the heading at the left
+    above: Any = {**at_left, "xycoords": ("figure fraction", "axes fraction"), "xytext": (4, 5)}
+    axes.annotate(heading, (0, 1), fontweight="bold", **above).set_in_layout(False)
     settings = {id(a): words.format_setting(part) for part in question.parts for a in part.answers}
     names, spots = {}, []
     for y, line in enumerate(lines):

@@ -29,8 +29,8 @@ HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no
 TITLE = "## Verdict"
 # what a claim is about, by its unit
 SCOPES = {
-    "seed": "Holds for further seeds on this split of the classes{of_data}, not for other classes.",
-    "split": "Holds for further classes{of_data}, not for other data sets.",
+    "seed": "Holds for further seeds on this split of the data set{name}, not for other classes.",
+    "split": "Holds for further classes of the data set{name}, not for other data sets.",
 }
 # the answers to whether a method beats its baseline, and to which of several do
 REPLIES = {"better": "yes", "open": "undecided", "no result": "no result"}
@@ -245,7 +245,7 @@ def format_scope(question: Question) -> str:
     scopes: dict[str, list[str]] = {}
     for part in question.parts:
         verdict = part.verdict
-        text = SCOPES[verdict.unit].format(of_data=f" of {verdict.data}" if verdict.data else "")
+        text = SCOPES[verdict.unit].format(name=f" {verdict.data}".rstrip())
         searches = explain_searches(verdict.searches, verdict.unit, verdict.n)
         scopes.setdefault(f"{text} {searches}".strip(), []).append(format_setting(part))
     if len(scopes) == 1:

@@ -54,6 +54,6 @@ def read_verdicts(path: Path) -> SweepVerdicts:
         if printed and "measured" in printed:
             measured = Difference(**printed.pop("measured"))
             fields["printed"] = PrintedGain(measured=measured, **printed)
-        fields |= {key: tuple(fields[key]) for key in ("chances", "settings") if fields.get(key)}
+        fields |= {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
         verdicts.append(Verdict(**fields))
     return SweepVerdicts(document["sweep"], document["sweep_id"], document["rule"], tuple(verdicts))

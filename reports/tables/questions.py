@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.frame import OTHER
-from reports.tables.verdict import CALLS, Verdict
+from reports.tables.verdict import CALLS, TOTAL, Verdict
 
 SWITCHED_OFF = re.compile(r" \(best is neutral( in \d+ of \d+ searches)?\)$")  # end of a label
 
@@ -67,11 +67,12 @@ def build_questions(verdicts: Sequence[Verdict]) -> list[Question]:
     Tables with the same rows beside the same baseline are parts of one question, as are the levels
     of a crossed factor. The terms of each factorial are a question of their own.
     """
-    groups: dict[tuple[str, str], list[Verdict]] = {}
+    groups: dict[tuple[str, str, str], list[Verdict]] = {}
     for verdict in verdicts:
-        groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
+        place = (verdict.key, verdict.baseline, verdict.metric)
+        groups.setdefault(place, []).append(verdict)
     parts: dict[tuple[object, ...], list[tuple[Answer, ...]]] = {}
-    for (table, _), group in groups.items():
+    for (table, *_), group in groups.items():
         answers, first = _list_answers(group), group[0]
         names = tuple(sorted({answer.name for answer in answers}))
         about = table if first.is_term else (first.rival or first.baseline, names)
@@ -94,7 +95,7 @@ def _list_answers(group: Sequence[Verdict]) -> tuple[Answer, ...]:
             continue  # the next row tells it
         name = SWITCHED_OFF.sub("", verdict.name or verdict.label).removesuffix(OTHER)
         name = name.removesuffix(f" (+{verdict.rival or verdict.baseline})")
-        name = name.removesuffix(", main effect")
+        name = "all together" if name == TOTAL else name.removesuffix(", main effect")
         answers.append(Answer(verdict, name, off is not None, (off and off[1]) or ""))
     answers.sort(key=lambda answer: (CALLS.index(answer.verdict.call), answer.verdict.small))
     return tuple(answers)
