@@ -2,10 +2,10 @@
 
     python -m tests.reports.stats.simulate_chances
 
-True differences are drawn from −3 to 3 (δ = 1), so that chances of all sizes come up, and standard
-deviations from 1/9 to 9, evenly in logarithms: these are the flat priors of the chances. In each
-range of a printed chance, the share of rows of which it is true should be the mean of the chance.
-With a single standard deviation, δ, the shares show what the priors cost at few blocks.
+True differences are drawn evenly from −3 to 3 (δ = 1), so that chances of all sizes come up; the
+standard deviation is 1. In each range of a printed chance, the share of rows of which it is true
+should be the mean of the chance. It cannot be everywhere, as the prior of the standard deviation is
+flat too; the shares show what that costs at few blocks.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ EVENTS = ("worse", "within", "better")
 
 
 def simulate(
-    blocks: int, spread: float, tables: int, seed: int = 0
+    blocks: int, tables: int, truths: tuple[float, float] = (-3.0, 3.0)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The chances of so many rows, [tables, 3], and which of the three is true, as 0 and 1.
-
-    spread: standard deviations lie between 1 / spread and spread.
-    """
-    rng = np.random.default_rng(seed)
+    """The chances of so many rows, [tables, 3], and which of the three is true, as 0 and 1."""
+    rng = np.random.default_rng(0)
     chances, events = np.zeros((tables, 3)), np.zeros((tables, 3))
-    for i, truth in enumerate(rng.uniform(-3, 3, tables)):
-        differences = rng.normal(truth, spread ** rng.uniform(-1, 1), blocks)
+    for i, truth in enumerate(rng.uniform(*truths, tables)):
+        differences = rng.normal(truth, 1.0, blocks)
         error = differences.std(ddof=1) / blocks**0.5
         found = compute_chances(float(differences.mean()), error, blocks - 1, 1.0)
         assert found is not None
@@ -48,11 +45,8 @@ def bin_chances(chances: np.ndarray, events: np.ndarray) -> list[tuple[float, fl
 
 
 if __name__ == "__main__":
-    tables = int(sys.argv[1]) if sys.argv[1:] else 100_000
-    for spread in (9.0, 1.0):
-        for blocks in (3, 5, 10):
-            chances, events = simulate(blocks, spread, tables)
-            for k, event in enumerate(EVENTS):
-                rows = bin_chances(chances[:, k], events[:, k])
-                shares = " ".join(f"{a:.2f}:{b:.2f}" for a, b, _ in rows)
-                print(f"sd 1/{spread:g} to {spread:g}, {blocks} blocks, {event}: {shares}")
+    for blocks in (3, 5, 10):
+        chances, events = simulate(blocks, int(sys.argv[1]) if sys.argv[1:] else 100_000)
+        for k, event in enumerate(EVENTS):
+            rows = bin_chances(chances[:, k], events[:, k])
+            print(f"{blocks} blocks, {event}:", " ".join(f"{a:.2f}:{b:.2f}" for a, b, _ in rows))

@@ -216,8 +216,16 @@ def test_chances_are_those_of_the_t_distribution(lower_is_better: bool) -> None:
 
 
 @pytest.mark.parametrize("blocks", [3, 8])
-def test_chances_come_true_as_often_as_they_say(blocks: int) -> None:
-    chances, events = simulate(blocks, 9.0, 12_000)
+def test_a_row_at_the_limit_is_said_to_be_beyond_it_as_often_as_the_chance_allows(
+    blocks: int,
+) -> None:
+    """The chance of being worse than −δ is then even between 0 and 1, whatever the blocks."""
+    chances, _ = simulate(blocks, 8_000, (-1.0, -1.0))
+    assert scipy_stats.kstest(chances[:, 0], "uniform").pvalue > 1e-3
+
+
+def test_chances_come_true_as_often_as_they_say() -> None:
+    chances, events = simulate(10, 12_000)
     for k in range(3):
         for chance, share, count in bin_chances(chances[:, k], events[:, k]):
             assert abs(chance - share) < 0.03 + 3 * (chance * (1 - chance) / count) ** 0.5
