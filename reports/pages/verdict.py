@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -93,10 +93,12 @@ def _format_size(verdict: Verdict, value: float) -> str:
 def format_tag(answer: Answer, *, is_reply: bool) -> str:
     """Write a verdict in a word or two, as the reply to a question if there is one name in it."""
     verdict = answer.verdict
+    if is_reply and answer.is_off and not answer.often:
+        return "no"
     if verdict.small:
         return "negligible"
     if is_reply:
-        return "no" if answer.is_off and not answer.often else REPLIES.get(verdict.call, "no")
+        return REPLIES.get(verdict.call, "no")
     if verdict.call == "same" and (answer.is_off or not verdict.is_term):
         return "switched off" if answer.is_off else "same"
     return TAGS.get(verdict.call, verdict.call)
@@ -138,7 +140,7 @@ def format_answer(answer: Answer) -> str:
     off = f"tuning preferred it switched off{answer.often}"
     if verdict.call == "same" and SWITCHED_OFF.search(verdict.label):
         return off
-    return f"{off}, and its best “on” setting is {format_effect(verdict)}"
+    return f"{off}, and its best “on” setting is {format_effect(replace(verdict, small=False))}"
 
 
 def format_evidence(verdict: Verdict) -> str:
