@@ -28,9 +28,11 @@ FIGURES = (
     *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
 )
 RULES = {
+    "pooled_or_holm": "reports.stats.rules.pooled_or_holm:PooledOrHolm",
     "dunnett_and_t": "reports.stats.rules.dunnett_and_t:DunnettAndT",
     "holm_t": "reports.stats.rules.holm_t:HolmT",
 }
+DEFAULT_RULE = "pooled_or_holm"
 OWN: dict[Group, dict[str, str]] = {
     "tables": TABLES,
     "figures": {kind: f"reports.figures.{kind}:{kind}" for kind in FIGURES},

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reports.kinds import TABLES, find_figure_options, list_kinds
+from reports.kinds import DEFAULT_RULE, TABLES, find_figure_options, list_kinds
 
 
 class RecipePart(BaseModel):
@@ -311,8 +311,8 @@ class Recipe(RecipePart):
         the test split. Other metrics are shown beside it and decide nothing.
     smallest: δ, the smallest effect of interest, by metric (`map_at_r: 0.3`), in the displayed
         unit. Default: 0.3 points of MAP@R and similar metrics, 0.5 of other percentages.
-    rule: how rows are compared with their baseline, by name (`dunnett_and_t`, `holm_t`, or
-        one of an installed package).
+    rule: how rows are compared with their baseline, by name (`pooled_or_holm`,
+        `dunnett_and_t`, `holm_t`, or one of an installed package).
     best: studies whose best configuration is written as YAML (default: all).
     sources: sources of the settings; in a file, the name of the file that has them.
     """
@@ -324,7 +324,7 @@ class Recipe(RecipePart):
     figures: tuple[Figure, ...] = ()
     primary: str | None = None
     smallest: dict[str, Annotated[float, Field(gt=0)]] = Field({})
-    rule: RuleName = "dunnett_and_t"
+    rule: RuleName = DEFAULT_RULE
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 

@@ -3,9 +3,10 @@
     seeds: {precision: 0.25, at_most: 20}
 
 All rows train on the first seeds. Their differences to the baseline then give the number of seeds
-at which each interval has at most `precision` to either side. The final interval keeps the first
-stage's standard deviation and degrees of freedom, so that its level holds for any scatter; testing
-after every seed would give up to 12 % false verdicts. A resumed sweep ends with the same number,
+at which each interval has at most `precision` to either side. The final interval is the longer of
+two. Stein's keeps the first stage's standard deviation and degrees of freedom, so that its level
+holds for any scatter; testing after every seed would give up to 12 % false verdicts. The ordinary
+one of all seeds holds where later seeds scatter more, as with rare collapses. A resumed sweep ends with the same number,
 because it depends only on recorded results.
 
 References:

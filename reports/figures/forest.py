@@ -5,9 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import reports.figures.figure as plot
-from reports.pages import verdict as words
 from reports.tables import labels
-from reports.tables.questions import Answer, Question, build_questions
+from reports.tables.questions import (
+    Answer,
+    Question,
+    build_questions,
+    format_difference,
+    format_setting,
+    format_tag,
+)
 from reports.tables.verdict import Verdict
 
 MAX_ROWS = 80  # a taller figure is no overview
@@ -60,7 +66,7 @@ def _list_lines(question: Question) -> list[Line]:
     lines: list[Line] = []
     for part in question.parts:
         if len(question.parts) > 1 and not question.has_one_name:
-            lines.append(words.format_setting(part))
+            lines.append(format_setting(part))
         lines += part.answers
     return lines
 
@@ -86,7 +92,7 @@ def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[
     axes.set_title("\n" * heading.count("\n") + " ")  # keeps room for the heading at the left
     above: Any = {**at_left, "xycoords": ("figure fraction", "axes fraction"), "xytext": (4, 5)}
     axes.annotate(heading, (0, 1), fontweight="bold", **above).set_in_layout(False)
-    settings = {id(a): words.format_setting(part) for part in question.parts for a in part.answers}
+    settings = {id(a): format_setting(part) for part in question.parts for a in part.answers}
     names, spots = {}, []
     for y, line in enumerate(lines):
         if isinstance(line, str):  # the setting of the next lines
@@ -108,8 +114,8 @@ def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[
             assert verdict.printed is not None
             x = verdict.printed.value * factor
             axes.plot([x], [y], "|", color="black", markersize=14, markeredgewidth=1.6)
-        interval = words.format_difference(verdict)
-        call = words.format_tag(line, is_reply=False)
+        interval = format_difference(verdict)
+        call = format_tag(line, is_reply=False)
         spots.append(plot.Tooltip(axes, gap.mean * factor, y, f"{name}: {interval}, {call}"))
         axes.annotate(f"{interval}\n{call}", (1, y), va="center", color=colour, **at_right)
     axes.set_yticks(list(names), list(names.values()), linespacing=0.9)

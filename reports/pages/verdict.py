@@ -18,7 +18,16 @@ from reports.tables.labels import (
     is_share,
 )
 from reports.tables.notes import explain_searches
-from reports.tables.questions import SWITCHED_OFF, Answer, Part, Question, build_questions
+from reports.tables.questions import (
+    SWITCHED_OFF,
+    TAGS,
+    Answer,
+    Part,
+    Question,
+    build_questions,
+    format_setting,
+    format_tag,
+)
 from reports.tables.verdict import Verdict
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
@@ -32,9 +41,6 @@ SCOPES = {
     "seed": "Holds for further seeds on this split of the data set{name}, not for other classes.",
     "split": "Holds for further classes of the data set{name}, not for other data sets.",
 }
-# the answers to whether a method beats its baseline, and to which of several do
-REPLIES = {"better": "yes", "open": "undecided", "no result": "no result"}
-TAGS = {"open": "undecided", "same": "no effect"}
 
 
 @dataclass(frozen=True)
@@ -56,14 +62,6 @@ class VerdictSection:
     def questions(self) -> list[Question]:
         """The questions that the verdicts answer."""
         return build_questions(self.verdicts)
-
-
-def format_difference(verdict: Verdict) -> str:
-    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
-    gap = verdict.difference
-    if gap is None:
-        return ""
-    return format_with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
 
 
 def format_call(verdict: Verdict) -> str:
@@ -88,20 +86,6 @@ def _format_smallest(verdict: Verdict) -> str:
 def _format_size(verdict: Verdict, value: float) -> str:
     """Write the size of a difference without its sign."""
     return format_number(abs(value) * display_scale(verdict.metric), verdict.digits)
-
-
-def format_tag(answer: Answer, *, is_reply: bool) -> str:
-    """Write a verdict in a word or two, as the reply to a question if there is one name in it."""
-    verdict = answer.verdict
-    if is_reply and answer.is_off and not answer.often:
-        return "no"
-    if verdict.small:
-        return "negligible"
-    if is_reply:
-        return REPLIES.get(verdict.call, "no")
-    if verdict.call == "same" and (answer.is_off or not verdict.is_term):
-        return "switched off" if answer.is_off else "same"
-    return TAGS.get(verdict.call, verdict.call)
 
 
 def format_effect(verdict: Verdict) -> str:
@@ -151,6 +135,11 @@ def format_evidence(verdict: Verdict) -> str:
     if verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
         wanted = HALF_WIDTH * float(_format_smallest(verdict))
         clauses.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
+    if verdict.own is not None:
+        own, rows = _format_size(verdict, verdict.own), verdict.lengthened_by or "the other rows"
+        clauses.append(
+            f"the scatter of {rows} lengthens this interval, which would be ±{own} alone"
+        )
     return "; ".join(filter(None, [*clauses, _format_gain(verdict), verdict.terms, verdict.tuned]))
 
 
@@ -228,12 +217,6 @@ def format_measure(question: Question) -> str:
     verdict = question.verdict
     title = f"{verdict.title}. " if verdict.is_term else ""
     return f"{title}{format_difference_label(verdict.metric)}; 95 % intervals in parentheses."
-
-
-def format_setting(part: Part) -> str:
-    """Write the setting of a part with a capital, or its table's title if nothing is known."""
-    setting = part.setting or part.verdict.title
-    return setting[:1].upper() + setting[1:]
 
 
 def count_tags(part: Part) -> str:

@@ -74,22 +74,24 @@ def fit_shared_error(rows: Sequence[Blocks]) -> SharedError | None:
     return SharedError(float(np.sqrt(residuals @ residuals / df)), df)
 
 
-def compute_family_quantile(m: int, df: int, others: int, correlation: float = 0.5) -> float:
+def compute_family_quantile(
+    m: int, df: float, others: int, correlation: float = 0.5, level: float = LEVEL
+) -> float:
     """Return the c that holds for m comparisons with one baseline and `others` with other ones.
 
     It is Dunnett's c without others. With them it is the quantile of t at Šidák's level
-    0.95^(1 / (m + others)), because each baseline has rows and an error of its own.
+    level^(1 / (m + others)), because each baseline has rows and an error of its own.
     """
     from scipy import stats
 
     if not others:
-        return dunnett_quantile(m, df, correlation)
-    return float(stats.t.ppf((1 + LEVEL ** (1 / (m + others))) / 2, df))
+        return dunnett_quantile(m, df, correlation, level)
+    return float(stats.t.ppf((1 + level ** (1 / (m + others))) / 2, df))
 
 
 @lru_cache(maxsize=256)
-def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
-    """Return Dunnett's c: P(max |T_i| ≤ c) = 0.95 for m t statistics that share their error.
+def dunnett_quantile(m: int, df: float, correlation: float = 0.5, level: float = LEVEL) -> float:
+    """Return Dunnett's c: P(max |T_i| ≤ c) = level for m t statistics that share their error.
 
     P = E_s E_z [Φ((c s + √ρ z) / √(1 − ρ)) − Φ((−c s + √ρ z) / √(1 − ρ))]^m with s = √(χ²_df / df)
     and z ~ N(0, 1), by Gauss-Legendre over the quantiles of both. Of several ρ, the least one gives
@@ -101,7 +103,7 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     from scipy import optimize, stats
 
     if m == 1:
-        return float(stats.t.ppf((1 + LEVEL) / 2, df))
+        return float(stats.t.ppf((1 + level) / 2, df))
     rho = min(correlation, 1 - 1e-9)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     share, weight = (nodes + 1) / 2, weights / 2  # nodes on [0, 1]
@@ -109,10 +111,10 @@ def dunnett_quantile(m: int, df: int, correlation: float = 0.5) -> float:
     common = stats.norm.ppf(share)[None, :]  # z
 
     def compute_excess(c: float) -> float:
-        """Return P(max |T_i| ≤ c) − 0.95, whose root is the quantile."""
+        """Return P(max |T_i| ≤ c) − level, whose root is the quantile."""
         upper = (c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         lower = (-c * spread + np.sqrt(rho) * common) / np.sqrt(1 - rho)
         inside = (stats.norm.cdf(upper) - stats.norm.cdf(lower)) ** m
-        return float(weight @ inside @ weight) - LEVEL
+        return float(weight @ inside @ weight) - level
 
     return float(optimize.brentq(compute_excess, 1.0, 500.0, xtol=1e-6))

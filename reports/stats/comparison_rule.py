@@ -2,21 +2,23 @@
 
 A rule gives each row one interval; the verdict follows from that interval and δ, the smallest
 effect of interest, so that no page can print an interval that its verdict contradicts. A spec names
-the rule (`rule: dunnett_and_t`); `reports/kinds.py` lists those of this package and of others.
+the rule (`rule: holm_t`); `reports/kinds.py` lists those of this package and of others.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import inf, isfinite
+from statistics import fmean
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from reports.kinds import load_kind
-from reports.stats.blocks import Blocks, find_originals
+from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
+LONG = 1.5  # times a row's own interval, from which a report names the rows that lengthen it
 Call = Literal["better", "worse", "no difference", "open"]
 
 
@@ -30,12 +32,22 @@ class Sample:
         first_stage: the blocks that decided how many there are, if precision was asked for.
             Standard deviations and degrees of freedom then come from these alone (Stein).
         others: number of comparisons with other baselines that belong to the same family.
+        planned: number of blocks that the table was planned with. Default: the most of any row.
+        level: 1 − the chance of any false interval of the family, which each rule keeps.
     """
 
     baseline: Blocks
     rows: Mapping[str, Blocks]
     first_stage: Collection[int] | None = None
     others: int = 0
+    planned: int | None = None
+    level: float = LEVEL
+
+    def count_planned_blocks(self) -> int:
+        """Return the number of blocks that was fixed before any result."""
+        if self.first_stage is not None:
+            return len(self.first_stage)
+        return self.planned or max(map(len, (self.baseline, *self.rows.values())))
 
     def list_common_blocks(self, name: str) -> list[int]:
         """Return the blocks that a row and the baseline both have."""
@@ -53,7 +65,7 @@ class Sample:
         stage = set(self.first_stage)
         baseline = {b: y for b, y in self.baseline.items() if b in stage}
         rows = {k: {b: y for b, y in row.items() if b in stage} for k, row in self.rows.items()}
-        return Sample(baseline, rows)
+        return replace(self, baseline=baseline, rows=rows, first_stage=None)
 
 
 @dataclass(frozen=True)
@@ -66,12 +78,18 @@ class Judgement:
         call: None for a row that equals the baseline or another row: it is no comparison.
         small: the whole interval lies inside ±δ, beside a better or worse.
         same_as: the baseline or the row that this one equals.
+        own: half of the row's own t interval, if the scatter of other rows makes `interval` more
+            than 1.5 times as long.
+        lengthened_by: the rows, at most half of all, without which the pooled scatter would be 1.5
+            times as small; empty if there are none such.
     """
 
     interval: Difference | None
     call: Call | None
     small: bool = False
     same_as: str | None = None
+    own: float | None = None
+    lengthened_by: tuple[str, ...] = ()
 
 
 class ComparisonRule(ABC):
@@ -79,7 +97,7 @@ class ComparisonRule(ABC):
 
     A family is the rows of one table, data set, base loss, backbone and metric, or all rows of a
     table with a matrix. A rule keeps the chance of any interval that leaves out its true difference
-    at 5 % over the family.
+    at 1 − `Sample.level` (5 %) over the family.
     """
 
     name: ClassVar[str]
@@ -92,6 +110,10 @@ class ComparisonRule(ABC):
         Rows have at least two blocks in common with the baseline. An infinite reach means that
         these blocks cannot bound the difference.
         """
+
+    def shares_error(self, sample: Sample) -> bool:
+        """Return whether the scatter of one row lengthens the intervals of others."""
+        return False
 
 
 def load_rule(name: str) -> ComparisonRule:
@@ -131,7 +153,8 @@ def judge(
     # intervals of the other rows, each of which needs at least two blocks
     gaps = {name: sample.compute_differences(name) for name in sample.rows if name not in copies}
     bounded = {name: sample.rows[name] for name in gaps if len(gaps[name]) > 1}
-    reach = rule.compute_half_widths(replace(sample, rows=bounded)) if bounded else {}
+    judged = replace(sample, rows=bounded)
+    reach = _compute_reach(rule, judged) if bounded else {}
     judgements: dict[str, Judgement] = {}
     for name in sample.rows:
         if name in copies:
@@ -148,8 +171,43 @@ def judge(
             below, above = reach.get(name, (inf, inf))
             low, high = (end if isfinite(end) else None for end in (mean - below, mean + above))
             interval = Difference(mean, low, high, len(gaps[name]), rule.name)
-            judgements[name] = decide(interval, smallest, lower_is_better=lower_is_better)
+            judgement = decide(interval, smallest, lower_is_better=lower_is_better)
+            shares = isfinite(below) and sample.first_stage is None and rule.shares_error(judged)
+            own, rows = _explain_length(judged, name, below) if shares else (None, ())
+            judgements[name] = replace(judgement, own=own, lengthened_by=rows)
     return judgements
+
+
+def _compute_reach(rule: ComparisonRule, sample: Sample) -> Mapping[str, tuple[float, float]]:
+    """Return each row's half width; after a first stage the larger of Stein's and the ordinary one.
+
+    Stein's has the standard deviation of the first stage alone, which five blocks without a
+    collapse make too short.
+    """
+    reach = rule.compute_half_widths(sample)
+    if sample.first_stage is None:
+        return reach
+    ordinary = rule.compute_half_widths(replace(sample, first_stage=None))
+    return {
+        name: (max(ends[0], ordinary[name][0]), max(ends[1], ordinary[name][1]))
+        for name, ends in reach.items()
+    }
+
+
+def _explain_length(sample: Sample, name: str, half: float) -> tuple[float | None, tuple[str, ...]]:
+    """Return `Judgement.own` and `lengthened_by` for a row whose interval has a half width."""
+    from scipy import stats
+
+    variances = {k: float(sample.compute_differences(k).var(ddof=1)) for k in sample.rows}
+    n = len(sample.list_common_blocks(name))
+    own = float(stats.t.ppf((1 + sample.level) / 2, n - 1)) * (variances[name] / n) ** 0.5
+    pooled = fmean(variances.values())
+    if half <= LONG * own or variances[name] >= pooled:
+        return None, ()
+    wide = tuple(k for k, variance in variances.items() if variance > pooled)
+    rest = fmean(variances[k] for k in variances if k not in wide)
+    is_few = 2 * len(wide) <= len(variances) and pooled > LONG**2 * rest
+    return own, wide if is_few else ()
 
 
 def decide(interval: Difference, smallest: float, *, lower_is_better: bool) -> Judgement:

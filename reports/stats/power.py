@@ -1,12 +1,15 @@
 """The difference that a comparison can detect, and the seeds that an interval of a length takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reports.stats.blocks import LEVEL, compute_family_quantile, dunnett_quantile
+from reports.kinds import DEFAULT_RULE
+from reports.stats.blocks import LEVEL, NODES, compute_family_quantile, dunnett_quantile
+from reports.stats.rules.pooled_or_holm import MANY_BLOCKS
 
 POWER = 0.8
+Quantiles = Mapping[float, float]  # degrees of freedom → quantile
 
 
 def compute_detectable_size(
@@ -14,9 +17,9 @@ def compute_detectable_size(
 ) -> float | None:
     """Return the true difference that the default rule detects in 80 % of cases, in sds of a run.
 
-    A row (`cells` is None) is detected if two intervals leave out 0: its own t interval with n − 1
-    degrees of freedom, and Dunnett's with m (n − 1). The larger δ of both is returned, where
-    P(T_ν(δ √(n/2)) > quantile) = 0.8 with T noncentral t. The two sides of a main effect (`cells`
+    A row (`cells` is None) is detected if its intervals leave out 0, of which the rule has one from
+    8 seeds on, Holm's first with n − 1 degrees of freedom, and three below: its own t, Dunnett's
+    with m (n − 1), and Dunnett's over the pooled scatter. The two sides of a main effect (`cells`
     given) have n·cells/2 runs each, and no baseline in common (correlation 0).
 
     Args:
@@ -32,22 +35,44 @@ def compute_detectable_size(
         return None
     if cells is not None:
         df = (cells - 1) * (seeds - 1)
-        return _solve_size(dunnett_quantile(comparisons, df, 0.0), df, seeds * cells / 2)
-    own = _solve_size(dunnett_quantile(1, seeds - 1), seeds - 1, seeds)
+        return _solve_size({df: dunnett_quantile(comparisons, df, 0.0)}, {}, seeds * cells / 2)
     rows = max(1, comparisons // baselines)  # with one baseline, whose errors they share
-    df = rows * (seeds - 1)
-    quantile = compute_family_quantile(rows, df, comparisons - rows)
-    return max(own, _solve_size(quantile, df, seeds))
+    own_level, shared_dfs = 1 - (1 - LEVEL) / comparisons, list[float]()
+    if seeds < MANY_BLOCKS and rows > 1:
+        own_level = LEVEL ** (rows / comparisons)
+        shared_dfs = [rows * (seeds - 1), rows * (seeds - 1) / (1 + (rows - 1) / 4)]
+    own: Quantiles = {seeds - 1: dunnett_quantile(1, seeds - 1, level=own_level)}
+    shared = {df: compute_family_quantile(rows, df, comparisons - rows) for df in shared_dfs}
+    return _solve_size(own, shared, seeds)
 
 
-def _solve_size(quantile: float, df: int, per_side: float) -> float:
-    """Return the δ detected with `per_side` runs: P(T_df(δ √(per_side / 2)) > quantile) = 0.8."""
+def _solve_size(own: Quantiles, shared: Quantiles, per_side: float) -> float:
+    """Return the δ that all t tests detect in 80 % of cases, with `per_side` runs.
+
+    A test rejects if z > q s with z ~ N(δ √(per_side / 2), 1) and s² ~ χ²_df / df. The tests have z
+    in common; s of a row's own test and of the shared ones are taken as independent, and those of
+    the shared ones as one.
+
+    Args:
+        own, shared: degrees of freedom → quantile q of the tests.
+    """
     from scipy import optimize, stats
 
-    def compute_excess(shift: float) -> float:
-        return float(stats.nct.sf(quantile, df, shift)) - POWER
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    errors = stats.norm.ppf((nodes + 1) / 2)
 
-    shift = optimize.brentq(compute_excess, 0.0, 3 * quantile + 5)  # the root lies between
+    def compute_excess(shift: float) -> float:
+        z = np.maximum(shift + errors, 0.0)
+        chances = [
+            [stats.chi2.cdf(df * (z / q) ** 2, df) for df, q in tests.items()]
+            for tests in (own, shared)
+            if tests
+        ]
+        joint = np.prod([np.min(each, axis=0) for each in chances], axis=0)
+        return float(weights @ joint) / 2 - POWER
+
+    most = max({**own, **shared}.values())
+    shift = optimize.brentq(compute_excess, 0.0, 3 * most + 5)  # the root lies between
     return float(shift * np.sqrt(2 / per_side))
 
 
@@ -69,11 +94,12 @@ def choose_final_seeds(
     """
     from reports.stats.comparison_rule import Sample, load_rule
 
-    # intervals of the first stage: differences are rows against a baseline of zeros
+    # intervals of the first stage: differences are rows against a baseline of zeros, whose blocks
+    # a rule cannot tell from those of any other baseline
     first = min(map(len, differences))
     zeros = dict.fromkeys(range(first), 0.0)
     rows = {str(i): dict(enumerate(row[:first])) for i, row in enumerate(differences)}
-    reach = load_rule("holm_t").compute_half_widths(Sample(zeros, rows))
+    reach = load_rule(DEFAULT_RULE).compute_half_widths(Sample(zeros, rows))
     widest = max(half for half, _ in reach.values())
     return int(min(at_most, max(first, np.ceil(first * (widest / half_width) ** 2))))
 
@@ -87,7 +113,7 @@ def estimate_seed_range(
     lies with 95 % between (n − 1) s² / χ²_0.975 and (n − 1) s² / χ²_0.025, with n − 1 degrees of
     freedom. The quantile q falls with the number of seeds, at the least as that of m (n − 1)
     degrees of freedom and at the most as that of n − 1. The two ends take these extremes, so that
-    the range holds for the rules `dunnett_and_t` and `holm_t`.
+    the range holds for the rules of this package.
 
     Args:
         half_width: of an interval from n seeds. seeds: n, at least 2.

@@ -4,28 +4,22 @@ A rule bounds how the means over searches scatter between blocks (seeds or split
 that all blocks share the values which the K searches found: its half width h alone gives up to
 100 % false verdicts. The half width that contains both is
 
-    √(h² + max(t s_D, c s √2)² / K)
+    √(h² + g²)
 
-with s_D the standard deviation of a row's K differences to the baseline, each a mean over blocks,
-and t the quantile of K − 1 degrees of freedom; s with (R − 1)(K − 1) degrees of freedom the error
-of the model row + search over all R distinct rows, and c Dunnett's quantile for the table's
-comparisons. As in `rules/dunnett_and_t.py`, the shared error wins degrees of freedom, and the row's
-own t guards against a row whose searches scatter more than those of the others.
+with g the half width that the default rule gives the means over blocks of each search, as if
+searches were blocks: it contains how much the row's difference to the baseline scatters between
+searches. Its shared errors win degrees of freedom where searches are few.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 
 import numpy as np
 
-from reports.stats.blocks import (
-    LEVEL,
-    Blocks,
-    compute_family_quantile,
-    find_originals,
-    fit_shared_error,
-)
-from reports.stats.comparison_rule import ComparisonRule, Sample
+from reports.kinds import DEFAULT_RULE
+from reports.stats.blocks import Blocks, find_originals
+from reports.stats.comparison_rule import ComparisonRule, Sample, load_rule
 
 
 class OverSearches(ComparisonRule):
@@ -43,26 +37,25 @@ class OverSearches(ComparisonRule):
 
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
         """Return each row's half width (below, above), of the rule and the searches together."""
-        from scipy import stats
+        gaps = {name: dict(enumerate(self.compute_means(name))) for name in sample.rows}
+        zeros = dict.fromkeys(range(len(self.searches)), 0.0)
+        by_search = replace(sample, baseline=zeros, rows=gaps, first_stage=None, planned=None)
+        further = load_rule(DEFAULT_RULE).compute_half_widths(by_search)
+        return {
+            name: (
+                float(np.hypot(below, further[name][0])),
+                float(np.hypot(above, further[name][1])),
+            )
+            for name, (below, above) in self.rule.compute_half_widths(sample).items()
+        }
 
-        count, names = len(self.searches), list(sample.rows)
-        sides = [[search.baseline.values() for search in self.searches]]
-        sides += [[search.rows[name].values() for search in self.searches] for name in names]
-        shared = fit_shared_error([dict(enumerate(map(fmean, values))) for values in sides])
-        assert shared is not None  # there are two rows and two searches or more
-        t = float(stats.t.ppf((1 + LEVEL) / 2, count - 1))
-        c = compute_family_quantile(len(names), shared.df, sample.others)
-        least = c * shared.sd * 2**0.5
-        reach = {}
-        for name, ends in self.rule.compute_half_widths(sample).items():
-            further = max(t * self.compute_sd(name), least) / count**0.5
-            below, above = (float(np.hypot(end, further)) for end in ends)
-            reach[name] = (below, above)
-        return reach
+    def compute_means(self, name: str) -> list[float]:
+        """Return a row's mean difference to the baseline in each search."""
+        return [float(search.compute_differences(name).mean()) for search in self.searches]
 
     def compute_sd(self, name: str) -> float:
         """Return the standard deviation of a row's mean difference between the searches."""
-        return stdev(float(search.compute_differences(name).mean()) for search in self.searches)
+        return stdev(self.compute_means(name))
 
 
 def find_originals_of(

@@ -191,7 +191,12 @@ def _compare_rows(
             for cell in members
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
-        sample = samples[base] = Sample(values[base], rows, declared.get("first_stage"))
+        sample = samples[base] = Sample(
+            values[base],
+            rows,
+            declared.get("first_stage"),
+            planned=max(planned.values()),
+        )
         by_search[base] = _build_search_samples(searches, values, base, [*rows])
         originals[base] = find_originals_of(by_search[base] or [sample], base, resolution)
         distinct = (cell for cell in rows if originals[base][cell] == cell)

@@ -56,7 +56,8 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
         first, limit = len(first_stage), len(declared.get("seeds") or ())
         seeds = max((row.planned for row in rows), default=0)
         note = (
-            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}."
+            f"Seeds: a first stage of {first} gave the standard deviation and decided for {seeds}. "
+            "Intervals are longer than asked for where later seeds scatter more."
         )
         if seeds >= limit:
             note += " This number is the limit, so intervals may be longer than asked for."

@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.frame import OTHER
+from reports.tables.labels import format_with_interval
 from reports.tables.verdict import CALLS, TOTAL, Verdict
 
 SWITCHED_OFF = re.compile(r" \(best is neutral( in \d+ of \d+ searches)?\)$")  # end of a label
+# the answers to whether a method beats its baseline, and to which of several do
+REPLIES = {"better": "yes", "open": "undecided", "no result": "no result"}
+TAGS = {"open": "undecided", "same": "no effect"}
 
 
 @dataclass(frozen=True)
@@ -115,3 +119,31 @@ def _build_question(groups: Sequence[tuple[Answer, ...]]) -> Question:
     elif len(names) == 1:
         text = f"Does {names.pop()} beat {first.rival or first.baseline} here?"
     return Question(text, parts, has_one_name=text.startswith("Does"))
+
+
+def format_difference(verdict: Verdict) -> str:
+    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
+    gap = verdict.difference
+    if gap is None:
+        return ""
+    return format_with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
+
+
+def format_tag(answer: Answer, *, is_reply: bool) -> str:
+    """Write a verdict in a word or two, as the reply to a question if there is one name in it."""
+    verdict = answer.verdict
+    if is_reply and answer.is_off and not answer.often:
+        return "no"
+    if verdict.small:
+        return "negligible"
+    if is_reply:
+        return REPLIES.get(verdict.call, "no")
+    if verdict.call == "same" and (answer.is_off or not verdict.is_term):
+        return "switched off" if answer.is_off else "same"
+    return TAGS.get(verdict.call, verdict.call)
+
+
+def format_setting(part: Part) -> str:
+    """Write the setting of a part with a capital, or its table's title if nothing is known."""
+    setting = part.setting or part.verdict.title
+    return setting[:1].upper() + setting[1:]

@@ -67,6 +67,8 @@ class Verdict:
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
         chances: that the true difference is worse than −δ, within ±δ, and better than δ.
+        own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
+            lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
@@ -100,6 +102,8 @@ class Verdict:
     rival: str = ""
     settings: tuple[str, ...] = ()
     data: str = ""
+    own: float | None = None
+    lengthened_by: str = ""
 
 
 def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
@@ -197,6 +201,12 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 searches_sd=comparison.searches_sd,
                 chances=comparison.chances,
                 terms=judge_terms_of_row(row.shares, base.shares),
+                own=judgement.own,
+                lengthened_by=" and ".join(
+                    _describe_setting(frame, table, rows[cell], base).get("name")
+                    or _describe_row(table, rows[cell])
+                    for cell in judgement.lengthened_by
+                ),
             )
         )
     return verdicts

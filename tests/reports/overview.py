@@ -30,11 +30,12 @@ from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
 from reports.pages.markup import format_pipe_table
-from reports.pages.verdict import explain_verdicts, format_call, format_difference
+from reports.pages.verdict import explain_verdicts, format_call
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
 from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
+from reports.tables.questions import format_difference
 from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)

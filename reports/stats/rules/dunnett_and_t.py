@@ -1,10 +1,10 @@
-"""The default rule: Dunnett's interval, never shorter than the row's own paired t interval."""
+"""Dunnett's interval, never shorter than the row's own paired t interval."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from reports.stats.blocks import LEVEL, compute_family_quantile, fit_shared_error
+from reports.stats.blocks import compute_family_quantile, fit_shared_error
 from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
@@ -42,8 +42,10 @@ class DunnettAndT(ComparisonRule):
             stage_gaps = stage.compute_differences(name)
             half = np.inf
             if len(stage_gaps) > 1 and shared is not None:
-                t = stats.t.ppf((1 + LEVEL) / 2, len(stage_gaps) - 1)
-                c = compute_family_quantile(len(blocks), shared.df, sample.others, correlation)
+                t = stats.t.ppf((1 + sample.level) / 2, len(stage_gaps) - 1)
+                c = compute_family_quantile(
+                    len(blocks), shared.df, sample.others, correlation, sample.level
+                )
                 own_half = float(t * stage_gaps.std(ddof=1) * np.sqrt(1 / len(common)))
                 shared_half = float(c * shared.sd * np.sqrt(2 * (1 / len(common))))
                 half = max(own_half, shared_half)

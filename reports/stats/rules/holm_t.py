@@ -8,14 +8,16 @@ from reports.stats.blocks import LEVEL
 from reports.stats.comparison_rule import ComparisonRule, Sample
 
 
-def assign_holm_levels(p_values: Mapping[str, float], others: int = 0) -> dict[str, float]:
+def assign_holm_levels(
+    p_values: Mapping[str, float], others: int = 0, level: float = LEVEL
+) -> dict[str, float]:
     """Return each row's level, at which its interval leaves out 0 exactly if Holm rejects the row.
 
-    In ascending order of p, the rows i = 0, 1, … of m are tested at α / (m − i). The first row
-    that is not rejected gives its level to all rows after it. `others`, further comparisons of the
-    family, count in m as if none of them were rejected.
+    With α = 1 − level and in ascending order of p, the rows i = 0, 1, … of m are tested at
+    α / (m − i). The first row that is not rejected gives its level to all rows after it. `others`,
+    further comparisons of the family, count in m as if none of them were rejected.
     """
-    levels, alpha, final_count = {}, 1 - LEVEL, 0  # final_count: once a row is not rejected
+    levels, alpha, final_count = {}, 1 - level, 0  # final_count: once a row is not rejected
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         count = final_count or len(p_values) + others - i
         levels[name] = alpha / count
@@ -50,7 +52,7 @@ class HolmT(ComparisonRule):
                 error = float(stage_gaps.std(ddof=1) * np.sqrt(1 / len(gaps)))
                 p = float(2 * stats.t.sf(abs(gaps.mean()) / error if error else np.inf, df))
             errors[name], p_values[name] = (df, error), p
-        levels = assign_holm_levels(p_values, sample.others)
+        levels = assign_holm_levels(p_values, sample.others, sample.level)
         reach = {}
         for name, (df, error) in errors.items():
             half = float(stats.t.isf(levels[name] / 2, df) * error) if df > 0 else np.inf

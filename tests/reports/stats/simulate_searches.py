@@ -15,17 +15,22 @@ import sys
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from reports.stats.blocks import dunnett_quantile
+from tests.reports.stats import simulate
 
 SEARCHES = (2, 3, 5)
-COMPARISONS, SPLITS, RATIOS, WILD = (1, 2, 5, 7), (5, 10), (0.0, 0.5, 1.0, 2.0, 4.0), (1, 3, 10)
+COMPARISONS, SPLITS, RATIOS, WILD = (
+    (1, 2, 5, 7),
+    (5, 10),
+    (0.0, 0.5, 1.0, 2.0, 4.0),
+    (1, 3, 10, -3, -10),
+)
 SIZES = ((1, 2), (1, 4), (5, 2), (5, 4))  # comparisons, true effect
 
 
 class Setting(NamedTuple):
-    """ratio: the searches' sd. wild: by how much more one row's searches scatter."""
+    """ratio: the searches' sd. wild: by how much more one row's searches scatter, or the baseline's
+    (below 0)."""
 
     m: int
     splits: int
@@ -38,27 +43,17 @@ def draw_tables(setting: Setting, tables: int, seed: int = 21) -> np.ndarray:
     """Return values by table, search, row and split."""
     rng, rows = np.random.default_rng(seed), setting.m + 1
     scatter = setting.ratio * rng.normal(size=(tables, setting.searches, rows, 1))
-    scatter[:, :, 1] *= setting.wild
+    scatter[:, :, 1 if setting.wild > 0 else 0] *= abs(setting.wild)
     return scatter + rng.normal(size=(tables, 1, rows, setting.splits))
 
 
-def compute_shared_sd(values: np.ndarray, df: int) -> np.ndarray:
-    """Return the error of row + block for each table of (row, block)."""
-    rows, blocks = values.mean(axis=2, keepdims=True), values.mean(axis=1, keepdims=True)
-    residuals = values - rows - blocks + values.mean(axis=(1, 2), keepdims=True)
-    return np.asarray(np.sqrt((residuals**2).sum(axis=(1, 2)) / df))[:, None]
-
-
 def compute_half_widths(values: np.ndarray, *, widen: bool = True) -> np.ndarray:
-    """Return the half widths of `dunnett_and_t` over searches, of many tables at once."""
-    count, rows, splits = values.shape[1:]
-    halves = []
-    for blocks, n in ((values.mean(axis=1), splits), (values.mean(axis=3).swapaxes(1, 2), count)):
-        df = (rows - 1) * (n - 1)
-        own = (blocks[:, 1:] - blocks[:, :1]).std(axis=2, ddof=1)
-        shared = dunnett_quantile(rows - 1, df) * compute_shared_sd(blocks, df) * np.sqrt(2)
-        halves.append(np.maximum(stats.t.ppf(0.975, n - 1) * own, shared) / np.sqrt(n))
-    return np.asarray(np.hypot(*halves) if widen else halves[0])
+    """Return the half widths of the default rule over searches, of many tables at once."""
+    halves = simulate.compute_half_widths(values.mean(axis=1))
+    if not widen:
+        return halves
+    searches = values.mean(axis=3).swapaxes(1, 2)
+    return np.asarray(np.hypot(halves, simulate.compute_half_widths(searches)))
 
 
 def measure(setting: Setting, tables: int, *, size: float = 0, widen: bool = True) -> float:
@@ -71,14 +66,15 @@ def measure(setting: Setting, tables: int, *, size: float = 0, widen: bool = Tru
 
 
 def main(tables: int = 20_000) -> None:
-    columns = ["rows alike", *(f"one row's searches × {wild}" for wild in WILD[1:]), "h alone"]
+    names = [f"{'one row' if wild > 0 else 'baseline'}'s searches × {abs(wild)}" for wild in WILD]
+    columns = ["rows alike", *names[1:], "h alone"]
     columns += [f"power at {size} sd, m = {m}" for m, size in SIZES]
     print(f"| searches | {' | '.join(columns)} |")
     print("| --: |" + " --: |" * len(columns))
     for count in SEARCHES:
         cells = []
         for wild in WILD:
-            settings = itertools.product(COMPARISONS[wild > 1 :], SPLITS, [count], RATIOS, [wild])
+            settings = itertools.product(COMPARISONS[wild != 1 :], SPLITS, [count], RATIOS, [wild])
             shares = (measure(Setting(*setting), tables) for setting in settings)
             cells.append(f"{max(shares):.1f}")
         cells.append(f"{measure(Setting(7, 10, count, 4.0), tables, widen=False):.0f}")

@@ -18,6 +18,9 @@ from reports.stats.power import estimate_seed_range
         ("dunnett_and_t", 1, 0.92, 0.98),
         ("dunnett_and_t", 4, 0.95, 1.0),
         ("holm_t", 4, 0.93, 0.99),
+        ("pooled_or_holm", 1, 0.92, 0.98),
+        ("pooled_or_holm", 4, 0.95, 1.0),
+        ("pooled_or_holm", 10, 0.95, 1.0),
     ],
 )
 def test_the_range_of_seeds_holds_the_number_in_95_percent(

@@ -30,7 +30,7 @@ from reports.stats.comparison_rule import (
 from reports.stats.paired import Difference
 from reports.stats.rules.dunnett_and_t import compute_least_correlation
 
-RULES = ("dunnett_and_t", "holm_t")
+RULES = ("pooled_or_holm", "dunnett_and_t", "holm_t")
 ALPHA = 0.05
 
 
@@ -83,7 +83,7 @@ def test_the_least_correlation_counts_common_blocks() -> None:
 
 
 @pytest.mark.parametrize("blocks", [2, 3, 8])
-def test_the_default_rule_by_its_formula(blocks: int) -> None:
+def test_dunnett_and_t_by_its_formula(blocks: int) -> None:
     sample = draw_sample(2, rows=3, blocks=blocks)
     table = np.array(
         [[row[b] for b in range(blocks)] for row in (sample.baseline, *sample.rows.values())]
@@ -185,6 +185,57 @@ def test_intervals_and_verdicts_never_contradict() -> None:
             assert (each.call in ("better", "worse")) == (gap.low > 0 or gap.high < 0)
             if each.call == "no difference":
                 assert -0.5 < gap.low <= 0 <= gap.high < 0.5
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_takes_the_level_of_its_family(rule: str) -> None:
+    for blocks in (4, 9):
+        reach = [
+            load_rule(rule).compute_half_widths(draw_sample(3, blocks=blocks, level=level))
+            for level in (0.95, 0.99)
+        ]
+        assert all(reach[1][name][0] > 1.2 * half for name, (half, _) in reach[0].items())
+    # for one row the interval is t's at that level
+    sample = draw_sample(3, rows=1, blocks=5, level=0.99)
+    own = stats.t.ppf(0.995, 4) * stats.sem(sample.compute_differences("r0"))
+    assert load_rule(rule).compute_half_widths(sample)["r0"][0] == pytest.approx(own)
+
+
+def scale_rows(sample: Sample, factors: Mapping[str, float]) -> Sample:
+    rows = {
+        name: {b: factors.get(name, 1.0) * y for b, y in row.items()}
+        for name, row in sample.rows.items()
+    }
+    return Sample(sample.baseline, rows)
+
+
+def test_a_row_whose_interval_others_lengthen_has_its_own_and_their_names() -> None:
+    sample = scale_rows(draw_sample(11, rows=5, blocks=5), {"r1": 30.0, "r3": 30.0})
+    judged = judge(load_rule("pooled_or_holm"), sample, smallest=0.5)
+    for name, each in judged.items():
+        gap = each.interval
+        assert gap is not None and gap.high is not None
+        own = stats.t.ppf(0.975, 4) * stats.sem(sample.compute_differences(name))
+        if name in ("r1", "r3"):
+            assert (each.own, each.lengthened_by) == (None, ())
+        else:
+            assert gap.high - gap.mean > 1.5 * own
+            assert each.own == pytest.approx(own) and each.lengthened_by == ("r1", "r3")
+    # each row has its own scatter alone: by rule, and from eight blocks on
+    for rule, blocks in (("holm_t", 5), ("pooled_or_holm", 9)):
+        wild = scale_rows(draw_sample(11, rows=5, blocks=blocks), {"r1": 30.0})
+        assert {each.own for each in judge(load_rule(rule), wild, smallest=0.5).values()} == {None}
+
+
+def test_a_short_interval_of_one_s_own_is_not_laid_to_a_few_rows() -> None:
+    sample = draw_sample(12, rows=5, blocks=5)
+    quiet = {b: y + 0.01 * b for b, y in sample.baseline.items()}
+    judged = judge(
+        load_rule("pooled_or_holm"),
+        Sample(sample.baseline, {**sample.rows, "q": quiet}),
+        smallest=1,
+    )
+    assert judged["q"].own is not None and judged["q"].lengthened_by == ()
 
 
 class Sceptic(ComparisonRule):

@@ -12,7 +12,7 @@ from tests.reports.stats import simulate_searches as simulated
 from tests.reports.stats.simulate import build_sample
 from tests.reports.stats.simulate_searches import Setting
 
-RULE = load_rule("dunnett_and_t")
+RULE = load_rule("pooled_or_holm")
 
 
 def compute_reach(values: np.ndarray) -> dict[str, tuple[float, float]]:
@@ -55,7 +55,7 @@ def test_the_simulation_computes_what_the_rule_does() -> None:
 
 
 @pytest.mark.parametrize("searches", [2, 3, 5])
-@pytest.mark.parametrize(("m", "wild"), [(1, 1), (5, 1), (5, 10)])
+@pytest.mark.parametrize(("m", "wild"), [(1, 1), (5, 1), (5, 10), (5, -3), (5, -10)])
 def test_few_verdicts_are_false_however_searches_scatter(
     searches: int, m: int, wild: float
 ) -> None:

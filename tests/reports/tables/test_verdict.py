@@ -20,7 +20,7 @@ from reports.stats.paired import Difference
 from reports.stats.power import estimate_seed_range
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
-from reports.tables.questions import build_questions
+from reports.tables.questions import build_questions, format_difference
 from reports.tables.verdict import PrintedGain, Verdict, judge_tables, summarize_verdicts
 from tests.reports.made import METRIC, frame
 
@@ -129,6 +129,29 @@ def test_an_open_verdict_says_between_which_numbers_of_seeds_its_interval_is_sho
     assert 8 < low < high
     assert f"±0.24 takes {low:,} to {high:,} seeds" in words.format_evidence(verdict)
     assert "1 seed, without an interval" in words.format_effect(judge(made(0.05, seeds=1)))
+
+
+def test_a_verdict_names_the_row_whose_scatter_lengthens_its_interval() -> None:
+    scatters = {"plain": 0.0, "ddml": 0.1, "nir": 0.1, "idml": 5.0}
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        name = at["variant"]
+        return 0.5 + scatters[name] * NOISE[(seed + len(name)) % 8] * (1 + 0.1 * (name == "nir"))
+
+    variants = [{"variant": name} for name in scatters]
+
+    def judge_seeds(seeds: int) -> dict[str, Verdict]:
+        found = frame("compare", variants, value, seeds=seeds, names=[*scatters])
+        return {each.cell: each for each in judge_tables(found, [compared(found)])}
+
+    few = judge_seeds(5)
+    assert few["ddml"].own is not None and few["ddml"].lengthened_by == "idml"
+    text = words.format_evidence(few["ddml"])
+    assert "the scatter of idml lengthens" in text
+    assert f"±{100 * few['ddml'].own:.2f} alone" in text
+    assert few["idml"].own is None and "lengthens" not in words.format_evidence(few["idml"])
+    # from eight seeds on each row has its own
+    assert {each.own for each in judge_seeds(8).values()} == {None}
 
 
 @pytest.mark.parametrize(
@@ -390,7 +413,7 @@ def test_the_forest_has_a_line_a_difference_and_a_panel_a_unit() -> None:
     assert list(tick.get_xdata()) == [2.0] and tick.get_marker() == "|"
     texts = [text.get_text() for text in first.texts]
     assert "Does ddml beat plain here?" in texts
-    assert f"{words.format_difference(one)}\nbetter" in texts
+    assert f"{format_difference(one)}\nbetter" in texts
     assert "points" in first.get_xlabel() and "points" not in second.get_xlabel()
 
 
