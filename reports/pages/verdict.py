@@ -265,7 +265,7 @@ def _format_lines(judged: VerdictSection, *, marks: str, limit: int | None = Non
 
 def format_plain_verdict(judged: VerdictSection) -> str:
     """Write headline, warnings and the first questions with their answers for a terminal."""
-    lines = [f"Verdict  {judged.headline}"] if judged.headline else []
+    lines = [f"Verdict  {judged.headline}".rstrip()]
     lines += [line for line in _format_lines(judged, marks="", limit=MAX_LINES) if line]
     lines += [f"Warning  {text}" for text in judged.warnings]
     if text := explain_verdicts(judged.verdicts):
