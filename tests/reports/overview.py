@@ -31,12 +31,12 @@ from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
 from reports.pages.markup import format_pipe_table
-from reports.pages.verdict import explain_verdicts, format_call
+from reports.pages.verdict import explain_verdicts, format_call, format_scope
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
 from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
-from reports.tables.questions import format_difference
+from reports.tables.questions import build_questions, format_difference
 from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
@@ -119,9 +119,10 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
     counts = Counter(format_call(verdict).partition(" (")[0] for verdict in verdicts)
     found = ", ".join(f"{count} {call}" for call, count in counts.items())
     text += [f"Comparisons: {len(lines)}. Verdicts: {found}.", ""]
+    scopes = dict.fromkeys(format_scope(question) for question in build_questions(verdicts))
     text.append(
         f"Sweeps: {', '.join(sources)}. A row is the best configuration in which the method is on. "
-        f"{explain_verdicts(verdicts)}"
+        f"{explain_verdicts(verdicts)} {' '.join(scopes)}"
     )
     return "\n".join(text)
 

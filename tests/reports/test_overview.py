@@ -26,6 +26,7 @@ def sweep(
     at: dict[str, float],
     folder: Path,
     name: str = "one",
+    *,
     metric: str = METRIC,
     gains: dict[str, object] | None = None,
     data: str = "typefaces",

@@ -29,7 +29,7 @@ def test_a_spec_is_told_study_by_study_with_the_plan_s_facts(
 ) -> None:
     words = ("--out", str(tmp_path / "none"))
     text, plan = said(capsys, "explain", "ddml", *words), said(capsys, "plan", "ddml", *words)
-    _, studies, classes, power, cost = text.split("\n\n")
+    _, studies, classes, power, cost, warnings = text.split("\n\n")
     spec = read_spec("ddml").spec
     bullets = {line.split("`")[1]: line for line in studies.splitlines()[1:]}
     assert bullets.keys() == spec.studies.keys()
@@ -45,7 +45,7 @@ def test_a_spec_is_told_study_by_study_with_the_plan_s_facts(
     detects = [line.strip() for line in plan.splitlines() if "table detects" in line]
     assert len(detects) == 2 and all(line in power for line in detects)
     assert "tuned by 26 trials" in power and "about other seeds" in power
-    assert "12 trials to run now and 132 later" in cost
+    assert "12 trials to run now and 132 later" in cost and warnings.endswith("- Nothing.\n")
     assert not (tmp_path / "none").exists()
 
 
