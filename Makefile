@@ -71,6 +71,7 @@ soak: install
 	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/faults/test_driver.py -k sigkill
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.reports.stats.simulate
+	$(BIN)/python -m tests.reports.stats.simulate_classes
 	$(BIN)/python -m tests.ablate.planted
 
 golden: install

@@ -72,7 +72,8 @@ def compile_report(
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
         log_to_parent: also log the files as artifacts `report/…` of the sweep's parent run, unless
             it has the same files already.
-        provide_views: computes and logs the data that figures of trained models lack.
+        provide_views: adds what the runs lack: a reader of values by class, and the data of
+            figures of trained models.
 
     Raises:
         ReportError: there is no such sweep, or the recipe names something that does not exist.
@@ -100,15 +101,21 @@ def locate_report(out_dir: str | Path, name: str, sweep_id: str) -> Path:
 
 
 def compile_live_page(
-    tracking_uri: str, sweep_id: str, out_dir: str | Path, progress: Mapping[str, tuple[int, int]]
+    tracking_uri: str,
+    sweep_id: str,
+    out_dir: str | Path,
+    progress: Mapping[str, tuple[int, int]],
+    provide: Callable[[Frame], None] | None = None,
 ) -> Path:
     """Write the page of a running sweep from its MLflow runs, without the report's other files.
 
     Figures of trained models, best configurations, and verdicts of studies in which a trial has not
-    ended are left out. progress: see `Frame`.
+    ended are left out. progress: see `Frame`; provide: called with the frame first.
     """
     frame = load_frame(tracking_uri, sweep_id)
     frame.progress = progress
+    if provide is not None:
+        provide(frame)
     declare_metrics(frame.document.get("metrics") or {})
     folder = locate_report(out_dir, frame.document["name"], sweep_id)
     with TemporaryDirectory() as drafts:

@@ -6,7 +6,7 @@ Runs of several parents (one sweep on several machines with one server) are merg
 import gc
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,9 @@ TRIAL_COLUMNS = ("status", "reason", "run_id")  # of a cell's trial
 CELL_KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "trial_id", *TRIAL_COLUMNS]
 
 
+ClassReader = Callable[[str, str], Mapping[str, Any] | None]
+
+
 @dataclass(frozen=True)
 class Parent:
     """One parent run: its tags, and the `sweep.json` that the tracker logged."""
@@ -60,6 +63,9 @@ class Frame:
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
+        read_classes: returns a digest of the classes of a trial's split, and its values by class
+            (`ClassMeans` in `trainables/evaluation/metrics.py`), or None if there are none. They
+            come from the sweep's ledger; without a ledger `read_classes` is None.
         progress: study → (ended, due) trials as the driver of a running sweep counts them; empty
             if the sweep does not run.
     """
@@ -72,6 +78,7 @@ class Frame:
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
         self.cells = _build_cells_table(self.parents, trials, self.metrics)
         self.progress: Mapping[str, tuple[int, int]] = {}
+        self.read_classes: ClassReader | None = None
         # (run id, metric) → (epoch, value) of the curves that were read
         self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
 

@@ -135,6 +135,9 @@ class Table(RecipePart):
     digits: decimals of percentages.
     spread: number after ±: `sd` over seeds, or `t95`, half the 95 % interval of the mean.
     order: largest number of factors of an interaction in an effects table.
+    blocks: `classes` judges the rows of a `compare` table over classes and seeds, so that claims
+        are about further classes, given this training set. It needs the values by class that each
+        trial records of MAP@R and Recall@1; other metrics are judged over seeds.
     evaluator: method that estimates importances in an importance table.
     alone: leave out the tables of effects or importances that otherwise follow this table.
     """
@@ -154,6 +157,7 @@ class Table(RecipePart):
     digits: int = Field(2, ge=0, le=6)
     spread: Literal["sd", "t95"] = "sd"
     order: int = Field(2, ge=1, le=4)
+    blocks: Literal["classes"] | None = None
     evaluator: Literal["ped_anova", "fanova"] = "ped_anova"
     alone: bool = False
 
@@ -163,6 +167,11 @@ class Table(RecipePart):
         if self.gains and self.kind != "compare":
             raise ValueError(
                 f"`gains` belongs to a table of the kind compare, not {self.kind}. Remove `gains`."
+            )
+        if self.blocks is not None and self.kind != "compare":
+            raise ValueError(
+                f"`blocks` belongs to a table of the kind compare, not {self.kind}. "
+                "Remove `blocks`."
             )
         if self.matrix is not None and (self.kind != "compare" or self.matrix not in self.within):
             raise ValueError(

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -79,12 +80,19 @@ def refresh_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
         is_due = stored != shown and time.monotonic() - last >= INTERVAL
         if is_due and time.process_time() + cost <= SHARE * measure_cpu(driver):
+            from ablate.tracking.views import provide_classes
             from reports import compile as compiler
             from reports.uri import redact_text
 
             last, began, shown = time.monotonic(), time.process_time(), stored
             try:
-                page = compiler.compile_live_page(tracking_uri, sweep_id, out / "reports", stored)
+                page = compiler.compile_live_page(
+                    tracking_uri,
+                    sweep_id,
+                    out / "reports",
+                    stored,
+                    partial(provide_classes, out=out),
+                )
             except Exception as error:
                 text = redact_text(f"{type(error).__name__}: {error}", tracking_uri)
                 log.warning("The page of the running sweep was not renewed: %s", text)

@@ -43,6 +43,13 @@ Seconds = Annotated[float, Field(ge=-1e11, le=1e11)]  # of work, or since 1970
 Numbers = dict[Name, float]  # also infinite ones and NaN
 
 
+class SplitClasses(TypedDict):
+    """A split's [mean, number of queries] by class and metric, and a digest of its classes."""
+
+    digest: Name
+    metrics: dict[Name, list[Annotated[list[float], Field(min_length=2, max_length=2)]]]
+
+
 class Component(TypedDict):
     """The data, backbone, loss, method or sampler that a configuration names."""
 
@@ -173,6 +180,7 @@ class Columns(TypedDict, total=False):
     split: Name
     evaluator: Name
     recorded: Seconds | None
+    classes: SplitClasses | None
     # sweeps and cells
     sweep_id: Name
     name: Name

@@ -235,15 +235,17 @@ class Ledger(Records):
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
                 values, recorded, source = dict(metrics), now, evaluator
+                classes = final.get("classes", {}).get(split)
                 sql = "SELECT * FROM evaluations WHERE trial_id=? AND split=? AND evaluator=?"
                 rows = self.query(sql, key)
                 if rows and not trained:  # known metrics win, and the time of their record stays
                     values, recorded = values | rows[0]["metrics"], rows[0]["recorded"]
-                    source = source or rows[0]["source"]
+                    source, classes = source or rows[0]["source"], rows[0]["classes"] or classes
+                texts = to_json(values), None if classes is None else to_json(classes)
                 db.execute(
                     "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
-                    "recorded, source) VALUES (?,?,?,?,?,?)",
-                    (*key, to_json(values), recorded, source),
+                    "classes_json, recorded, source) VALUES (?,?,?,?,?,?,?)",
+                    (*key, *texts, recorded, source),
                 )
             if not trained:
                 self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)

@@ -97,6 +97,12 @@ class Records:
         rows = self._read_evaluations("split, recorded", trial_id, None)
         return {row["split"]: row["recorded"] for row in rows if row["recorded"] is not None}
 
+    def get_classes(self, trial_id: str) -> dict[str, Row]:
+        """Map split → its values by class (`SplitClasses`); trials of older versions have none."""
+        rows = self._read_evaluations("split, classes_json", trial_id, None)
+        newest = {row["split"]: row["classes"] for row in rows}
+        return {split: classes for split, classes in newest.items() if classes is not None}
+
     def list_evaluator_sources(
         self, trial_id: str, evaluator: str | None = None
     ) -> list[str | None]:

@@ -19,8 +19,8 @@ from trainables.errors import ConfigError
 
 # Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order
 # of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts, 9 the table
-# infeasible.
-VERSION = 9
+# infeasible, 10 evaluations.classes_json.
+VERSION = 10
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS epochs(
     metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, epoch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evaluations(
     trial_id TEXT NOT NULL, split TEXT NOT NULL, evaluator TEXT NOT NULL,
-    metrics_json TEXT NOT NULL, recorded REAL, source TEXT,
+    metrics_json TEXT NOT NULL, recorded REAL, source TEXT, classes_json TEXT,
     PRIMARY KEY(trial_id, split, evaluator));
 CREATE TABLE IF NOT EXISTS sweeps(
     sweep_id TEXT PRIMARY KEY, name TEXT NOT NULL, spec_json TEXT NOT NULL,
@@ -84,6 +84,7 @@ MOST_BYTES = 2**26  # of one value
 ADDED_COLUMNS = (
     ("evaluations", "recorded", "REAL"),
     ("evaluations", "source", "TEXT"),
+    ("evaluations", "classes_json", "TEXT"),
     ("trials", "source", "TEXT"),
     ("trials", "checkpoint", "TEXT"),
 )

@@ -8,6 +8,7 @@ from ablate.designs.search import Search
 from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
+from ablate.schedulers.precision import PrecisionSeeds
 from ablate.values.errors import check_known, describe_unknown_metric, format_value, join_words
 from ablate.values.paths import is_path_within
 from reports.errors import ReportError
@@ -188,6 +189,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
         check_known(f"report.tables.{i}.within", table.within, _list_factor_levels(study))
         if table.matrix is not None:
             _check_matrix(f"report.tables.{i}.matrix", table.matrix, study)
+        _check_class_blocks(f"report.tables.{i}.blocks", table, study)
         if table.gains:
             _check_gains(f"report.tables.{i}.gains", table, study)
         _check_baseline(f"report.tables.{i}.baseline", table, study)
@@ -223,6 +225,26 @@ def _check_matrix(field: str, matrix: str, study: Study) -> None:
             field,
             f"the cells have no common factor besides {matrix}, whose levels would be the rows",
             "Cross two factors, or remove `matrix`",
+        )
+
+
+def _check_class_blocks(field: str, table: Table, study: Study) -> None:
+    """Refuse classes as blocks where a study has blocks already, or a number of seeds by result."""
+    if table.blocks is None:
+        return
+    if study.splits is not None:
+        raise ConfigError(
+            field,
+            "`blocks: classes` is for one training set, and this study has `splits`, which are its "
+            "blocks and make claims about further classes, too",
+            "Remove `blocks`, or remove `splits` and train a fifth",
+        )
+    if isinstance(study.seeds, PrecisionSeeds):
+        raise ConfigError(
+            field,
+            "`blocks: classes` does not fit `seeds: {precision: …}`, which counts seeds by their "
+            "scatter alone",
+            "List the seeds; four or more are enough, since classes decide",
         )
 
 

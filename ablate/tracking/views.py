@@ -9,9 +9,9 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
+from ablate.ledger.records import Records
 from ablate.storage.checkpoints import fetch_weights
 from ablate.tracking.store import Store, build_client_uri
 from ablate.values.child_processes import build_public_environment, run_module
@@ -40,10 +40,14 @@ def compile_report(
     from reports.errors import ReportError, StoreUnavailable
 
     uri, trials = build_client_uri(store.uri), store.out / TRIALS
-    log_views = partial(log_model_views, tracking_uri=uri, trials=trials, device=device)
+
+    def provide_views(frame: Frame) -> None:
+        log_model_views(frame, tracking_uri=uri, trials=trials, device=device)
+        provide_classes(frame, store.out)
+
     try:
         report = compiler.compile_report(
-            uri, sweep_id, store.out / "reports", provide_views=log_views
+            uri, sweep_id, store.out / "reports", provide_views=provide_views
         )
     except StoreUnavailable as error:
         raise ReportError(
@@ -52,6 +56,18 @@ def compile_report(
         ) from error
     page = build_sweep_path(report.frame.parents[0].experiment_id, sweep_id)
     return {"page": report.html, **report.paths}, report.text, page
+
+
+def provide_classes(frame: Frame, out: Path) -> None:
+    """Let a report read values by class from the ledger of an output folder, where one is."""
+    path, tables = out / "ledger.sqlite", frame.recipe.tables
+    studies = [s for table in tables if table.blocks for s in frame.list_searches(table.study)]
+    if not path.is_file() or not studies:
+        return
+    trials = set(frame.cells["trial_id"][frame.cells["study"].isin(studies)])
+    with Records(path) as records:
+        by_trial = {trial: records.get_classes(trial) for trial in trials}
+    frame.read_classes = lambda trial_id, split: by_trial.get(trial_id, {}).get(split)
 
 
 def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) -> None:

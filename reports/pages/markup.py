@@ -125,7 +125,7 @@ def build_plain_grid(table: TableData) -> Grid:
         results = [row.measured[metric] for row in table.rows]
         texts = [format_mean(result, metric, table.recipe.digits) or "–" for result in results]
         fields = [Field(t, bold=r.better) for t, r in zip(texts, results, strict=True)]
-        columns.append((labels.format_metric_label(metric), False, fields))  # in the main table
+        columns.append((table.format_header(metric), False, fields))  # in the main table
     return _lay_out_columns(table, columns)
 
 
@@ -153,7 +153,7 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
     results = [row.measured[metric] for row in table.rows]
     values = [_format_value(table, row, metric) for row in table.rows]
     # (header, whether the column stands in the second table, fields)
-    columns = [(labels.format_metric_label(metric), further, values)]
+    columns = [(table.format_header(metric), further, values)]
     if has_differences:
         differences = [_format_difference(table, row, metric) for row in table.rows]
         columns.append((f"Δ {name} [95 %]", further, differences))

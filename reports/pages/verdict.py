@@ -40,6 +40,7 @@ TITLE = "## Verdict"
 SCOPES = {
     "seed": "Holds for further seeds on this split of the data set{name}, not for other classes.",
     "split": "Holds for further classes of the data set{name}, not for other data sets.",
+    "class": "Holds for further classes like these of the data set{name}, given this training set.",
 }
 
 
@@ -95,6 +96,7 @@ def format_effect(verdict: Verdict) -> str:
     """
     gap, n = verdict.difference, verdict.n
     blocks = f"{n} {verdict.unit}{'' if n == 1 else 's'}"
+    blocks += f" × {verdict.classes:,} classes" if verdict.classes else ""
     blocks += f", {verdict.searches} searches" if verdict.searches > 1 else ""
     points = " points" if is_share(verdict.metric) else ""
     if verdict.call == "same":
@@ -174,11 +176,11 @@ def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:
 
     It is None without an interval or δ (the smallest effect of interest), if half the interval is
     already shorter than δ, if it contains the scatter of searches, which no seed shortens, and for
-    splits, where more splits, more seeds of each, or neither may help. Below `MIN_SEEDS` the
+    splits and classes, where more of them, more seeds, or neither may help. Below `MIN_SEEDS` the
     scatter is hardly known.
     """
     gap = verdict.difference
-    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1:
+    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1 or verdict.classes:
         return None
     if gap is None or gap.low is None or gap.high is None:
         return None
@@ -230,7 +232,8 @@ def format_scope(question: Question) -> str:
     scopes: dict[str, list[str]] = {}
     for part in question.parts:
         verdict = part.verdict
-        text = SCOPES[verdict.unit].format(name=f" {verdict.data}".rstrip())
+        scope = SCOPES["class" if verdict.classes else verdict.unit]
+        text = scope.format(name=f" {verdict.data}".rstrip())
         searches = explain_searches(verdict.searches, verdict.unit, verdict.n)
         scopes.setdefault(f"{text} {searches}".strip(), []).append(format_setting(part))
     if len(scopes) == 1:

@@ -19,6 +19,7 @@ import numpy as np
 
 Blocks = Mapping[int, float]
 K = TypeVar("K", bound=Hashable)  # of a row
+V = TypeVar("V")  # of a seed
 LEVEL = 0.95  # of every interval
 NODES = 64  # of Gauss-Legendre in each of the two integrals: c is exact to 1e-5
 
@@ -35,6 +36,17 @@ def are_equal(a: Blocks, b: Blocks, resolution: float) -> bool:
     """Return whether two rows differ by less than `resolution`, or not at all, at common blocks."""
     largest = max((abs(a[block] - b[block]) for block in a.keys() & b.keys()), default=np.inf)
     return bool(largest < resolution or largest == 0)
+
+
+def align_blocks(baseline: Mapping[int, V], row: Mapping[int, V]) -> Mapping[int, V]:
+    """Return a row's values by seed, under the baseline's seeds if the two have none in common.
+
+    A row with other seeds (`shift_seeds`) is independent of its baseline, so any pairing is valid;
+    the order of the seeds is used.
+    """
+    if not row or baseline.keys() & row.keys():
+        return row
+    return dict(zip(sorted(baseline), (row[seed] for seed in sorted(row)), strict=False))
 
 
 def find_originals(rows: Mapping[K, Blocks], resolution: float) -> dict[K, K]:

@@ -80,7 +80,7 @@ def compute_chances(
     """
     from scipy import special
 
-    if df < 1 or not error > 0:
+    if df < 1 or not 0 < error < np.inf:
         return None
     below = float(special.stdtr(df, (-smallest - mean) / error))
     above = float(special.stdtr(df, (mean - smallest) / error))

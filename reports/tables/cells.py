@@ -1,7 +1,7 @@
 """Read a study's cells for tables and figures: values by seed, levels, trials of a search."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
@@ -115,6 +115,21 @@ def find_resolution(frame: Frame, cells: DataFrame, metric: str) -> float:
     is_read = all(abs(fraction - share) <= 1e-12 for share, fraction in fractions.items())
     is_read = is_read and 1 < images <= MOST_IMAGES
     return min(1 / images, find_smallest(frame, metric) / 10) if is_read else 0.0
+
+
+def count_classes(frame: Frame, cells: DataFrame, metrics: Iterable[str]) -> dict[str, str]:
+    """Return metric → among how many classes each trial measures it: `20`, or `19 to 20`.
+
+    Retrieval is easier among fewer classes. Trials of older versions did not record the number, and
+    metrics without it are left out.
+    """
+    tags = frame.trials["tags"][frame.trials["trial_id"].isin(cells["trial_id"])]
+    texts = {}
+    for metric in metrics:
+        tag = f"ablate.{metric.partition('/')[0]}_classes"
+        if counts := {int(each[tag]) for each in tags if each.get(tag, "").isdecimal()}:
+            texts[metric] = " to ".join(f"{n:,}" for n in sorted({min(counts), max(counts)}))
+    return texts
 
 
 def has_splits(cells: DataFrame) -> bool:
@@ -326,7 +341,8 @@ def explain_folds(cells: DataFrame, metrics: Sequence[str]) -> list[str]:
         return [
             f"Each value is the mean over {seeds} seed(s) on one of {count} class splits, whose "
             "test classes are disjoint; n counts splits. Differences hold for further classes of "
-            "this data set.",
+            "this data set. Images are searched among the test classes of their split alone, since "
+            "the other test classes train; among fewer classes, levels and differences are larger.",
             *searches,
         ]
     count, notes = cells["fold"].nunique(), searches

@@ -13,13 +13,14 @@ from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table, to_level_name
 from reports.stats import paired
-from reports.stats.blocks import Blocks
+from reports.stats.blocks import Blocks, align_blocks
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
 from reports.stats.describe import half_width, summarize
 from reports.stats.searches import OverSearches, find_originals_of
 from reports.tables import notes, rows, term_shares
 from reports.tables.cells import (
     NEUTRAL,
+    count_classes,
     explain_measurement,
     find_resolution,
     find_sign,
@@ -30,6 +31,7 @@ from reports.tables.cells import (
     list_missing_seeds,
     run_ids,
 )
+from reports.tables.class_values import build_class_rule, collect_class_values
 from reports.tables.labels import format_level, is_baseline, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
 
@@ -127,6 +129,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
         title=recipe.title or recipe.study,
         headers=headers,
         unit=unit,
+        classes=count_classes(frame, cells, recipe.metrics),
         rows=(*table_rows, *refused_rows, *printed_rows),
         notes=(
             *explain_measurement(frame, recipe, cells),
@@ -175,6 +178,7 @@ def _compare_rows(
     declared = frame.get_declared_study(recipe.study)
     verdict_seeds = max(planned.values(), default=0) if declared.get("race") else 0
     searches, rule = group_by_search(cells, metric), load_rule(frame.recipe.rule)
+    by_class = collect_class_values(frame, cells, metric) if recipe.blocks == "classes" else {}
     resolution = find_resolution(frame, cells, metric)
     sign, has_blocks = find_sign(frame, recipe.study, metric), find_unit(cells) == "split"
     groups: dict[str, list[str]] = {}  # baseline → cells compared with it
@@ -187,7 +191,7 @@ def _compare_rows(
     originals, counts = dict[str, dict[str, str]](), dict[str, int]()
     for base, members in groups.items():
         rows = {
-            cell: _align_blocks(values[base], values[cell])
+            cell: align_blocks(values[base], values[cell])
             for cell in members
             if planned[cell] >= verdict_seeds  # a race did not drop the cell
         }
@@ -211,9 +215,12 @@ def _compare_rows(
         size = sum(counts[base] for base in family)
         judgements: dict[str, Judgement] = {}
         for base in family:
-            over_searches = OverSearches(rule, by_search[base]) if by_search[base] else None
+            over_classes = build_class_rule(by_class, samples[base], base) if by_class else None
+            over_searches = None
+            if by_search[base]:
+                over_searches = OverSearches(over_classes or rule, by_search[base])
             judged = judge(
-                over_searches or rule,
+                over_searches or over_classes or rule,
                 replace(samples[base], others=size - counts[base]),
                 smallest=find_smallest(frame, metric),
                 resolution=resolution,
@@ -231,21 +238,21 @@ def _compare_rows(
                     sd = None
                     if over_searches and judgement.interval:
                         sd = over_searches.compute_sd(cell)
+                    chances = _compute_row_chances(
+                        samples[base].compute_differences(cell),
+                        find_smallest(frame, metric),
+                        lower_is_better=sign < 0,
+                        error=over_classes.compute_error(cell) if over_classes else None,
+                        search_error=(sd / len(searches) ** 0.5, len(searches) - 1) if sd else None,
+                    )
                     is_shown = not is_withheld and not {cell, base} & other_regimes.keys()
                     comparison = replace(
                         comparison,
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
-                        chances=_compute_row_chances(
-                            samples[base].compute_differences(cell),
-                            find_smallest(frame, metric),
-                            lower_is_better=sign < 0,
-                            searches=len(searches),
-                            searches_sd=sd or 0.0,
-                        )
-                        if is_shown and judgement.call
-                        else None,
+                        chances=chances if is_shown and judgement.call else None,
                         family=size,
+                        classes=len(over_classes.queries) if over_classes else 0,
                         searches=len(searches) or 1,
                         searches_sd=sd,
                     )
@@ -262,18 +269,23 @@ def _compute_row_chances(
     smallest: float,
     *,
     lower_is_better: bool,
-    searches: int,
-    searches_sd: float,
+    error: tuple[float, int] | None,
+    search_error: tuple[float, int] | None,
 ) -> tuple[float, float, float] | None:
-    """Return `compute_chances` of differences, whose error contains the scatter of searches."""
+    """Return `compute_chances` of differences; None for fewer than two blocks.
+
+    Args:
+        error: standard error and degrees of freedom, if they are not those of the differences.
+        search_error: those of the scatter of searches, which the error then contains.
+    """
     n = len(differences)
     if n < 2:
         return None
-    error, df = float(differences.std(ddof=1)) / n**0.5, n - 1
-    if searches:
-        error, df = math.hypot(error, searches_sd / searches**0.5), min(df, searches - 1)
+    size, df = error or (float(differences.std(ddof=1)) / n**0.5, n - 1)
+    if search_error is not None:
+        size, df = math.hypot(size, search_error[0]), min(df, search_error[1])
     mean = float(differences.mean())
-    return paired.compute_chances(mean, error, df, smallest, lower_is_better=lower_is_better)
+    return paired.compute_chances(mean, size, df, smallest, lower_is_better=lower_is_better)
 
 
 def _build_search_samples(
@@ -287,21 +299,10 @@ def _build_search_samples(
     return [
         Sample(
             restrict(search, base),
-            {cell: _align_blocks(values[base], restrict(search, cell)) for cell in cells},
+            {cell: align_blocks(values[base], restrict(search, cell)) for cell in cells},
         )
         for search in searches
     ]
-
-
-def _align_blocks(baseline: Blocks, row: Blocks) -> Blocks:
-    """Return a row's values by seed, under the baseline's seeds if the two have none in common.
-
-    A row with other seeds (`shift_seeds`) is independent of its baseline, so any pairing is valid;
-    the order of the seeds is used.
-    """
-    if not row or baseline.keys() & row.keys():
-        return row
-    return dict(zip(sorted(baseline), (row[seed] for seed in sorted(row)), strict=False))
 
 
 def _compare_values(values: Blocks, base: Blocks, *, sign: int, has_blocks: bool) -> Comparison:

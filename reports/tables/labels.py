@@ -52,7 +52,7 @@ SHARP = (  # means over images
     *("map_at_r", "r_precision", "map", "map_with_query"),
     *("map_at_1000", "map_at_1000_of_found", "map_at_100_of_found"),
 )
-SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default
+SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default; for whole networks rather 1
 RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {
     "val": "validation",

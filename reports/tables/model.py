@@ -9,6 +9,7 @@ from reports.recipe import PrintedRows, Table
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
+from reports.tables.labels import format_metric_label
 from reports.tables.term_shares import TermShare
 
 
@@ -50,6 +51,7 @@ class Comparison:
         judgement: the verdict, whose interval `difference` has.
         chances: see `compute_chances`, of the row's own difference.
         family: number of comparisons of the correction.
+        classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
     """
@@ -63,6 +65,7 @@ class Comparison:
     judgement: Judgement | None = None
     chances: tuple[float, float, float] | None = None
     family: int = 0
+    classes: int = 0
     searches: int = 1
     searches_sd: float | None = None
 
@@ -131,7 +134,12 @@ class TableRow:
 
 @dataclass(frozen=True)
 class TableData:
-    """A table of cells, ready to be written. unit: what n counts."""
+    """A table of cells, ready to be written.
+
+    Attributes:
+        unit: what n counts.
+        classes: metric → the number of classes among which each run measured it, if known.
+    """
 
     recipe: Table
     key: str
@@ -140,6 +148,12 @@ class TableData:
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...] = ()
     unit: Literal["seed", "split"] = "seed"
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+    def format_header(self, metric: str) -> str:
+        """Return `MAP@R, test (%), among 20 classes`."""
+        count = self.classes.get(metric)
+        return format_metric_label(metric) + (f", among {count} classes" if count else "")
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from reports.frame import OTHER, Frame
 from reports.published import papers
 from reports.recipe import Table
+from reports.stats.classes import OverClasses
 from reports.stats.comparison_rule import load_rule
 from reports.tables.cells import EMPTY, describe_criterion, find_protocol, find_smallest
-from reports.tables.labels import display_scale
+from reports.tables.labels import display_scale, format_metric_name
 from reports.tables.model import Comparison, TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
@@ -103,17 +104,51 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
     if recipe.kind == "components":
         count = "verdicts judge the components' effects, where cells have several seeds"
     unit = "split" if frame.get_declared_study(recipe.study).get("splits") else "seed"
+    judged = [metric for metric in recipe.metrics if _count_classes(rows, metric)]
+    rule = OverClasses if primary in judged else load_rule(frame.recipe.rule)
     together = "the rows of one baseline"
     if recipe.matrix is not None:
         together = "all comparisons of the table (Šidák's correction over its baselines)"
     return [
         f"Δ: row − baseline row; intervals hold together with 95 % over {together}. "
-        f"{load_rule(frame.recipe.rule).description} Better or worse: the interval leaves out 0. "
+        f"{rule.description} Better or worse: the interval leaves out 0. "
         "No difference: it lies within ±δ. Open: neither.",
         SIZES + WINS[unit],
         f"{describe_criterion(frame, recipe.study, primary)} decides{smallest}; {count}.",
         *_explain_search_scatter(recipe, [item for item in comparisons if item]),
+        *(_explain_class_blocks(recipe, rows, judged) if recipe.blocks else []),
     ]
+
+
+def _count_classes(rows: Sequence[TableRow], metric: str) -> int:
+    """Return the number of classes over which a metric's intervals hold; 0 if over no classes."""
+    comparisons = (row.measured[metric].compared for row in rows)
+    return max((item.classes for item in comparisons if item), default=0)
+
+
+def _explain_class_blocks(
+    recipe: Table, rows: Sequence[TableRow], judged: Sequence[str]
+) -> list[str]:
+    """Return notes on which metrics are judged over classes, and what the claims are about."""
+    notes, others = [], [metric for metric in recipe.metrics if metric not in judged]
+    if judged:
+        notes = [
+            f"Blocks: intervals of {_join_metrics(judged)} hold for further classes like these "
+            f"{_count_classes(rows, judged[0]):,}, and for further seeds, given this training set. "
+            "Δ weights each class by its number of queries, as the metric does. d_z, p and "
+            "P(better) compare seeds alone."
+        ]
+    if others:
+        notes.append(
+            f"Blocks: intervals of {_join_metrics(others)} hold for further seeds on these classes "
+            "only. Values by class are missing: trials record those of MAP@R and Recall@1, earlier "
+            "versions recorded none, and they are read from the ledger in --out."
+        )
+    return notes
+
+
+def _join_metrics(metrics: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(map(format_metric_name, metrics)))
 
 
 def _explain_search_scatter(recipe: Table, comparisons: Sequence[Comparison]) -> list[str]:

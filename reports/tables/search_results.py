@@ -9,6 +9,7 @@ from reports.stats.describe import half_width, summarize
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
+    count_classes,
     describe_criterion,
     explain_measurement,
     find_sign,
@@ -61,6 +62,7 @@ def searched(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
         headers=("trial", *names),
         rows=tuple(rows),
         notes=tuple(notes),
+        classes=count_classes(frame, cells, recipe.metrics),
     )
 
 

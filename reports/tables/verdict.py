@@ -70,6 +70,7 @@ class Verdict:
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
+        classes: number of classes over which the interval holds, besides seeds; 0 if over none.
         searches, searches_sd: number of searches over which values are means, and the standard
             deviation of the difference between them, on the scale of the runs.
     """
@@ -94,6 +95,7 @@ class Verdict:
     printed: PrintedGain | None = None
     is_term: bool = False
     unit: Literal["seed", "split"] = "seed"
+    classes: int = 0
     searches: int = 1
     searches_sd: float | None = None
     terms: str = ""
@@ -197,6 +199,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 in_matrix=table.recipe.matrix is not None,
                 tuned=_describe_tuning(table, row, base),
                 printed=_compare_with_print(frame, table, row, base),
+                classes=comparison.classes,
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
                 chances=comparison.chances,

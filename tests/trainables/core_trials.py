@@ -63,5 +63,5 @@ def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> Job:
 
 def comparable(final: dict[str, Any]) -> dict[str, Any]:
     metrics = [timeless(e["metrics"]) for e in final["history"]]
-    keys = ("best_epoch", "epochs", "steps", "evaluations", "evaluator", "export")
+    keys = ("best_epoch", "epochs", "steps", "evaluations", "classes", "evaluator", "export")
     return {"metrics": metrics, **{key: final[key] for key in keys}}

@@ -1,5 +1,6 @@
 """Evaluate a trial's network on its splits, after an epoch and at the end of the training."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
 from trainables.data.splits import Splits, Subset
+from trainables.evaluation.metrics import ClassMeans
 from trainables.evaluation.tasks import get_task
 from trainables.machine.group import Group
 from trainables.streams import create_generator
@@ -28,7 +30,12 @@ def list_epoch_splits(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
 
 
 class Evaluator:
-    """Evaluate a trial's network with its current weights; `group` shares the embedding."""
+    """Evaluate a trial's network with its current weights; `group` shares the embedding.
+
+    Attributes:
+        classes: split → a digest of its classes' names, in order, and `ClassMeans` of each split
+            that `evaluate` has ranked; on the main process alone.
+    """
 
     def __init__(
         self,
@@ -43,6 +50,7 @@ class Evaluator:
         self.config, self.splits = config, splits
         self.network, self.inputs = network, inputs
         self.device, self.group, self.task = device, group, get_task(config)
+        self.classes: dict[str, dict[str, Any]] = {}
         self.best_metric_name = f"best/{splits.selection}/{config.selection.metric}"
 
     def is_due(self, epoch: int) -> bool:
@@ -56,18 +64,29 @@ class Evaluator:
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Return metrics of one split and the method's own measurements there."""
-        values = self.compute_metrics(split, metrics)
+        class_means: ClassMeans = {}
+        values = self.compute_metrics(split, metrics, class_means)
+        if class_means:
+            names = "\n".join(self.splits[split].classes).encode()
+            digest = hashlib.sha256(names).hexdigest()[:16]
+            self.classes[split] = {"digest": digest, "metrics": class_means}
         return self.group.broadcast_object(lambda: values | self._measure(self.splits[split]))
 
     @torch.inference_mode()
-    def compute_metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Return a split's metrics, equal on all processes, without the method's measurements."""
+    def compute_metrics(
+        self, split: str, metrics: tuple[str, ...], class_means: ClassMeans | None = None
+    ) -> dict[str, float]:
+        """Return a split's metrics, equal on all processes, without the method's measurements.
+
+        `class_means` is filled on the main process.
+        """
         task, network, subset = self.task, self.network.eval(), self.splits[split]
         blocks = self.inputs.iterate_blocks(subset, self.group)
         # each process embeds its share of the images, or computes logits for classification
         own_answers = [task.compute_answers(network, block) for block in blocks]
         answers = self.group.gather(own_answers, self.device)
-        options = {"metrics": metrics, "restarts": self.config.evaluation.restarts}
+        options: dict[str, Any] = {"metrics": metrics, "class_means": class_means}
+        options["restarts"] = self.config.evaluation.restarts
         return self.group.broadcast_object(lambda: task.read(network, answers, subset, **options))
 
     @torch.inference_mode()

@@ -48,4 +48,6 @@ class FinalReport:
     evaluator: str  # version of the code that computed them
     export: str | None  # file name in the trial's folder; None without a folder
     provenance: dict[str, Any]  # machine and versions that the trial ran on
+    # split → digest of the names of its classes, and means by class (`metrics.ClassMeans`)
+    classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[EpochReport] = field(default_factory=list)  # for a driver that missed some

@@ -368,6 +368,7 @@ class Trainer:
             evaluator=EVALUATOR,
             export=None if self.folder is None else EXPORT,
             provenance=self.describe_provenance(),
+            classes=self.evaluator.classes,
             history=self.history,
         )
 
@@ -381,6 +382,7 @@ class Trainer:
             "torch": torch.__version__,
             "config_hash": self.hash,
             "data_fingerprint": self.splits.fingerprint,
+            **{f"{name}_classes": len(self.splits[name].classes) for name in self.splits.names},
             "resumed_from_epoch": self.resumed_from,
             "steps_this_process": self.steps_here,
             **self.passes.describe_rounding(),  # micro-batch, checkpointing and processes

@@ -88,7 +88,7 @@ class Splits:
                 "evaluate",
                 f"there is no split {name!r}"
                 + (': protocol "paper" trains on all training classes' if name == "val" else ""),
-                f"Give one of {'train, test' if self.val is None else 'train, val, test'}",
+                f"Give one of {', '.join(self.names)}",
             )
         return subset
 
@@ -130,6 +130,11 @@ class Splits:
                     "there is a single query, so Recall@k is 0 or 100 %",
                     "Add queries",
                 )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the splits that exist."""
+        return ("train", "test") if self.val is None else ("train", "val", "test")
 
     @property
     def selection(self) -> Literal["val", "test"]:

@@ -251,7 +251,7 @@ def count_places(
     for group in groups:
         places = np.full((group.stop - group.start, int(positives[group].max())), FAR, np.int64)
         fill_ranks(counters.select(group), places)
-        yield PositiveRanks(torch.from_numpy(places), positives[group])
+        yield PositiveRanks(torch.from_numpy(places), positives[group], labels[order[group]])
 
 
 def _share_rows(

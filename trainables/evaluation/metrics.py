@@ -20,6 +20,8 @@ from trainables.evaluation.ranking import find_places
 from trainables.evaluation.ranking_metrics import PositiveRanks, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
 
+# metric → [mean, number of queries that count] of each class
+ClassMeans = dict[str, list[list[float]]]
 MAX_RECALL_K = 1000
 ALL: tuple[str, ...] = tuple(METRIC_REGISTRY)
 _FUNCTIONS: dict[str, dict[str, Any]] = {
@@ -35,6 +37,7 @@ EVALUATOR = "retrieval-2" + "".join(
 # PER_EPOCH is computed after each epoch. METRICS is computed at the end, and is defined for every
 # split with a pair, even for collapsed embeddings.
 PER_EPOCH = (*(f"recall_at_{k}" for k in (1, 2, 4, 8)), "r_precision", "map_at_r")
+BY_CLASS = ("recall_at_1", "map_at_r")  # metrics whose means by class a trial's result has
 METRICS = (
     *(*PER_EPOCH, "recall_at_10", "recall_at_100", "recall_at_1000", "map_at_1000"),
     *("nmi", "ami", "f1"),
@@ -52,6 +55,7 @@ def evaluate_embeddings(
     further: Tensor | None = None,
     logits: Tensor | None = None,
     restarts: int | None = None,
+    class_means: ClassMeans | None = None,
 ) -> dict[str, float]:
     """Compute the named metrics of embeddings; each item queries all others, or the gallery if any.
 
@@ -67,6 +71,8 @@ def evaluate_embeddings(
             the query besides its own; needs a gallery.
         logits: [N, C] for accuracies; `labels` are then column numbers of `logits`.
         restarts: number of runs of k-means, of which the best counts; None: one.
+        class_means: filled with the means by class of the metrics in `BY_CLASS` that are computed;
+            the classes are those of `labels`, in ascending order.
 
     Returns:
         The values by name, in the order of `metrics`.
@@ -112,7 +118,7 @@ def evaluate_embeddings(
         places = find_places(
             rows, classes, cut, resolve_score(score), list(ranking.values()), further=further
         )
-        values |= _average_over_queries(ranking, places)
+        values |= _average_over_queries(ranking, places, class_means)
     # compute the metrics of unit rows, and those of k-means' clusters
     if by_kind["clusters"] or by_kind["rows"]:
         rows = F.normalize(rows.float(), dim=1)
@@ -170,15 +176,24 @@ def _check_rows(embeddings: Tensor, labels: Tensor) -> None:
 
 
 def _average_over_queries(
-    metrics: Mapping[str, RankingMetric], blocks: Iterator[PositiveRanks]
+    metrics: Mapping[str, RankingMetric],
+    blocks: Iterator[PositiveRanks],
+    class_means: ClassMeans | None,
 ) -> dict[str, float]:
-    """Return the mean of each metric over the queries that count for it, from blocks of queries."""
+    """Return the mean of each metric over the queries that count for it, from blocks of queries.
+
+    `class_means`, if given, is filled with the means by class of the metrics in `BY_CLASS`.
+    """
     total, n_queries = dict.fromkeys(metrics, 0.0), dict.fromkeys(metrics, 0)
+    class_names = [name for name in BY_CLASS if name in metrics and class_means is not None]
+    by_query: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in class_names}
     for ranks in blocks:
         for name, metric in metrics.items():
             value, does_count = metric(ranks)
             total[name] += float(value[does_count].sum())
             n_queries[name] += int(does_count.sum())
+            if name in by_query:
+                by_query[name].append((ranks.classes[does_count].cpu(), value[does_count].cpu()))
     for name in metrics:
         if n_queries[name] == 0:
             raise ConfigError(
@@ -186,4 +201,11 @@ def _average_over_queries(
                 "all classes of the split have one image each",
                 "One class needs two images",
             )
+    if class_means is not None:
+        for name, parts in by_query.items():
+            classes, values = map(torch.cat, zip(*parts, strict=True))
+            counts = torch.bincount(classes)
+            means = (torch.bincount(classes, values) / counts.clamp(min=1)).tolist()
+            pairs = zip(means, counts.tolist(), strict=True)
+            class_means[name] = [[round(mean, 6), count] for mean, count in pairs]
     return {name: total[name] / n_queries[name] for name in metrics}

@@ -121,7 +121,7 @@ def sort_nearest(
         query, rank = torch.nonzero(is_positive, as_tuple=True)
         places = torch.full((len(keys), most_positives), FAR, device=rows.device)
         places[query, order[query, rank]] = rank + 1
-        yield PositiveRanks(places, positives[first : first + len(keys)])
+        yield PositiveRanks(places, positives[first : first + len(keys)], block_labels)
 
 
 def build_order_keys(scores: Tensor, inverted_index: Tensor) -> Tensor:

@@ -24,10 +24,12 @@ class PositiveRanks:
         places: [B, P] int64, 1-based and ascending; the item at place k is the k-th nearest. `FAR`
             fills places beyond the searched depth and rows with fewer than P positives. P may be 0.
         positives: [B] int64, the number of all positives (R of R-Precision).
+        classes: [B] int64, the queries' labels.
     """
 
     places: Tensor
     positives: Tensor
+    classes: Tensor
 
 
 class RankingMetric:

@@ -76,7 +76,9 @@ def run_job(job: Job) -> Iterator[Event]:
 def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
     """Return the event `final` of a finished trial, with the job's missing metrics added."""
     # metrics by another version of the evaluator are dropped
-    earlier = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+    is_current = final["evaluator"] == EVALUATOR
+    earlier = final["evaluations"] if is_current else {}
+    classes = {**final.get("classes", {})} if is_current else {}  # the first versions wrote none
     if job.mode == "ensemble":
         members = [
             Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
@@ -85,16 +87,21 @@ def _evaluate_further(job: Job, config: TrialConfig, final: Event) -> Event:
         metrics = evaluate_ensemble(members, job.runtime, job.metrics)
         fresh = {"ensemble": earlier.get("ensemble", {}) | metrics}
     else:
-        fresh = _compute_missing_metrics(job, config, final["export"], earlier)
+        fresh, fresh_classes = _compute_missing_metrics(job, config, final["export"], earlier)
+        classes |= fresh_classes
     if not fresh:
         return final
-    return final | {"evaluations": earlier | fresh, "evaluator": EVALUATOR}
+    return final | {"evaluations": earlier | fresh, "evaluator": EVALUATOR, "classes": classes}
 
 
 def _compute_missing_metrics(
     job: Job, config: TrialConfig, export: str, earlier: Mapping[str, Event]
-) -> dict[str, Event]:
-    """Compute metrics that `earlier` lacks; return all metrics of each split that lacked one."""
+) -> tuple[dict[str, Event], dict[str, Event]]:
+    """Compute metrics that `earlier` lacks.
+
+    Returns:
+        All metrics of each split that lacked one, and `Evaluator.classes`.
+    """
     folder = job.runtime.trial_dir
     requested = dict.fromkeys((*get_task(config).metrics, *job.metrics))
     missing = {
@@ -102,14 +109,15 @@ def _compute_missing_metrics(
         for split in job.evaluate
     }
     if folder is None or not any(missing.values()):
-        return {}
+        return {}, {}
     trainer = Trainer(config, job.seed, job.runtime, resume=False)
     load_weights(trainer.network, join_inside(folder, export))
-    return {
+    evaluations = {
         split: earlier.get(split, {}) | trainer.evaluator.evaluate(split, names)
         for split, names in missing.items()
         if names
     }
+    return evaluations, trainer.evaluator.classes
 
 
 def _train_trial(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:

@@ -27,7 +27,8 @@ def test_pages_take_a_small_share(
     clock = SimpleNamespace(now=0.0, used=0.0)
     times, page = [], tmp_path / "report.html"
 
-    def compile_page(uri: str, sweep: str, folder: Path, progress: object) -> Path:
+    def compile_page(uri: str, sweep: str, folder: Path, progress: object, provide: object) -> Path:
+        assert callable(provide)
         clock.used += page_seconds + (3.0 if not times else 0.0)  # imports
         clock.now += 2 * page_seconds
         assert clock.used <= 0.02 * cores * clock.now

@@ -27,6 +27,7 @@ from trainables.machine.processes import host_name
 
 ROOT = Path(__file__).resolve().parents[3]
 DEAD = Owner(host_name(), 2**22 + 12345, 1.0)
+CLASSES = {"digest": "0" * 16, "metrics": {"map_at_r": [[0.5, 3]]}}
 FIRST_USE = """
 import sys
 from ablate.ledger.ledger import Ledger
@@ -230,6 +231,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
         (2, ["DROP TABLE beside"]),
         (7, ["DROP TABLE warm_starts"]),
         (8, ["DROP TABLE infeasible"]),
+        (9, ["ALTER TABLE evaluations DROP COLUMN classes_json"]),
         (
             5,
             [
@@ -253,6 +255,9 @@ def test_a_ledger_of_before_gets_what_it_lacks(
         trial = later.get_trial("t")
         assert trial is not None and trial["status"] == "done" and trial["source"] is None
         assert later.list_evaluator_sources("t") == [None]
+        assert later.get_classes("t") == {}, "nobody knows the values by class"
+        later.record_final("t", FINAL | {"classes": {"val": CLASSES}})
+        assert later.get_classes("t") == {"val": CLASSES}
         assert Sources(later).find_differing(trial["source"], [None]) == ()
         assert later.list_proposals("k")[0]["beside"] == ()
         later.put_stop("s", "study", "cell", 3)
@@ -271,7 +276,7 @@ def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     ledger.claim("t", "h", 0, CONFIG, me)
     ledger.record_epochs("t", [{"epoch": 1, "steps": 1, "seconds": 0.5, "metrics": {"m": 1.0}}])
     again = {"epoch": 1, "steps": 1, "seconds": 9.5, "metrics": {"m": 1.0}}
-    ledger.record_final("t", FINAL, [again])
+    ledger.record_final("t", FINAL | {"classes": {"val": CLASSES}}, [again])
     assert [row["seconds"] for row in ledger.list_epochs("t")] == [0.5]
     before, recorded = ledger.get_trial("t"), ledger.get_recorded_times("t")
     assert before is not None and recorded == {"val": before["ended"]}
@@ -281,7 +286,10 @@ def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
     assert ledger.release_dead() == ["t"]
     assert ledger.claim_evaluation("t", me) == "mine"
     more = {"val": {"map_at_r": 0.5000001, "nmi": 0.9}, "test": {"nmi": 0.8}}
-    ledger.record_final("t", {**FINAL, "evaluations": more}, trained=False)
+    other = {"digest": "1" * 16, "metrics": {"map_at_r": [[0.4, 2]]}}
+    classes = {"val": other, "test": other}
+    ledger.record_final("t", {**FINAL, "evaluations": more, "classes": classes}, trained=False)
+    assert ledger.get_classes("t") == {"val": CLASSES, "test": other}
     after = ledger.get_trial("t")
     assert after is not None
     assert {**after, "heartbeat": 0} == {**before, "heartbeat": 0}

@@ -15,7 +15,7 @@ from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import TrialFailure
 from trainables.evaluation import counting, ranking
 from trainables.evaluation.counting import count_places
-from trainables.evaluation.metrics import evaluate_embeddings
+from trainables.evaluation.metrics import ClassMeans, evaluate_embeddings
 from trainables.evaluation.ranking import sort_nearest
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PLAIN, Score
@@ -64,6 +64,40 @@ def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
     x, y = CASES[case](torch.Generator().manual_seed(7))
     found = evaluate_embeddings(x, y, score=kind, metrics=tuple(NAMES))
     assert found == pytest.approx(by_loops(x, y, kind), abs=1e-12), way
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_means_by_class_add_up_to_the_metric(way: str, case: str) -> None:
+    x, y = CASES[case](torch.Generator().manual_seed(7))
+    means: ClassMeans = {}
+    metrics = ("recall_at_1", "map_at_r", "map_at_1000")
+    whole = evaluate_embeddings(x, y, score="dot", metrics=metrics, class_means=means)
+    assert [*means] == ["recall_at_1", "map_at_r"]
+    labels = torch.unique(y)
+    for name, pairs in means.items():
+        total = sum(count for _, count in pairs)
+        assert sum(mean * count for mean, count in pairs) / total == pytest.approx(
+            whole[name], abs=1e-6
+        )
+        assert len(pairs) <= len(labels)  # the last ones may have no query that counts
+    # each class of its own: the mean over its queries, by the loops
+    s = similarity(x, "dot")
+    np.fill_diagonal(s, -np.inf)
+    order = np.argsort(-s, axis=1, kind="stable")
+    hit = (y.numpy()[order[:, 0]] == y.numpy()).astype(float)
+    for label, (mean, count) in zip(labels, means["recall_at_1"], strict=True):
+        is_class = (y == label).numpy()
+        assert (count, mean) == (is_class.sum(), pytest.approx(hit[is_class].mean(), abs=1e-6))
+
+
+def test_means_by_class_of_queries_in_a_gallery() -> None:
+    x, y = torch.eye(4), torch.tensor([0, 1, 1, 3])
+    gallery = torch.eye(4)[[0, 3, 2, 0]], torch.tensor([0, 1, 1, 2])
+    means: ClassMeans = {}
+    metrics = ("recall_at_1", "map_at_r")
+    evaluate_embeddings(x, y, score="dot", metrics=metrics, gallery=gallery, class_means=means)
+    assert means["recall_at_1"] == [[1.0, 1], [0.5, 2], [0.0, 0], [0.0, 1]]
+    assert means["map_at_r"] == [[1.0, 1], [0.375, 2]], "a query without positives does not count"
 
 
 @pytest.mark.parametrize("score", ["dot", lambda q, r: q @ r.T])

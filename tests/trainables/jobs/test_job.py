@@ -43,6 +43,10 @@ def test_a_job_and_the_same_job_again(
     assert set(events[0]) == {"event", "epoch", "steps", "seconds", "metrics"}
     final = events[-1]
     assert set(final["evaluations"]) == {"val"}
+    assert set(final["classes"]) == {"val"}
+    for name, pairs in final["classes"]["val"]["metrics"].items():
+        mean = sum(value * count for value, count in pairs) / sum(count for _, count in pairs)
+        assert mean == pytest.approx(final["evaluations"]["val"][name], abs=1e-6)
     assert final["export"] == "best.safetensors"
     assert final["history"] == events[:-1]
     saved = json.loads((tmp_path / "config.json").read_text())
@@ -82,7 +86,7 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
     job_request = job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode="evaluate")
     (final,) = run(job_request)
     assert final["evaluator"] == "another-evaluator"
-    assert set(final["evaluations"]) == {"test"}
+    assert set(final["evaluations"]) == set(final["classes"]) == {"test"}
 
 
 def test_another_trials_folder_is_refused(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:

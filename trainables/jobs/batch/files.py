@@ -181,6 +181,22 @@ class FailedEvent(Strict):
     traceback: Text = ""
 
 
+class SplitClasses(Strict):
+    """A split's means by class (`evaluation.metrics.ClassMeans`), and a digest of its classes."""
+
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    metrics: Annotated[
+        dict[
+            Name,
+            Annotated[
+                list[Annotated[list[float], Field(min_length=2, max_length=2)]],
+                Field(max_length=1_000_000),
+            ],
+        ],
+        Field(max_length=10),
+    ]
+
+
 class Final(Strict):
     event: Literal["final"]
     best_epoch: Epochs
@@ -191,6 +207,7 @@ class Final(Strict):
         Literal["train", "val", "test", "ensemble"],
         Annotated[dict[Name, float], Field(max_length=2_000)],
     ]
+    classes: dict[Literal["train", "val", "test"], SplitClasses] = {}  # the first versions: none
     evaluator: Name
     export: FileName
     provenance: Annotated[dict[Name, JsonValue], Field(max_length=200)]

@@ -31,8 +31,8 @@ def told(folder: Path) -> dict[str, Any]:
     for trial in sorted(folder.glob("trials/*")):
         result = files.read_result(trial)
         last = result.last.model_dump()
-        keys = ("event", "best_epoch", "epochs", "steps", "evaluations", "evaluator", "export")
-        weights = files.digest(trial / last["export"])
+        keys = ("event", "best_epoch", "epochs", "steps", "evaluations", "classes", "evaluator")
+        weights = last["export"], files.digest(trial / last["export"])
         curve = [timeless(epoch.metrics) for epoch in result.epochs]
         results[trial.name] = {key: last[key] for key in keys} | {"w": weights, "curve": curve}
     return results

@@ -1,0 +1,146 @@
+"""Whether four trainings with `blocks: classes` find the winner that 5 splits × 4 seeds find.
+
+    python -m tests.benchmarks.class_blocks --out FOLDER [--repetitions 20]
+
+Two losses train heads on frozen features of typefaces: in each repetition with four seeds on the
+whole split, judged over its 100 test classes and these seeds, and with four other seeds on each of
+five splits, judged over the splits. Printed are each repetition's intervals, how often both call
+the same winner, and how often either calls one when the labels of the two rows are exchanged at
+random: for each test class, or for each split. 960 trials of about 2.5 seconds.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ablate import api
+from ablate.ledger.records import Records
+from reports.stats.classes import OverClasses
+from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
+from tests.benchmarks.search_procedures import HEADS
+
+METRIC, SEEDS, SPLITS, EXCHANGES = "map_at_r", 4, 5, 200
+SMALLEST = 0.003
+ROWS: dict[str, dict[str, Any]] = {
+    "normsoftmax": {"loss": {"name": "normsoftmax", "temperature": 0.17}},
+    "proxy_anchor": {"loss": {"name": "proxy_anchor"}},
+}
+Key = tuple[str, int | None]  # row, and number of the split
+
+
+def build_spec(repetitions: int) -> dict[str, Any]:
+    """Build a spec of two comparisons of the rows: on the whole split, and on five parts of it."""
+    study = {
+        "design": "compare",
+        "seeds": list(range(100, 100 + SEEDS * repetitions)),
+        "variants": {row: {"trial": trial} for row, trial in ROWS.items()},
+        "evaluate": ["val", "test"],
+    }
+    trial = HEADS["trial"] | {"data": {"name": "typefaces", "image_size": 128}}
+    trial["optimizer"] = trial["optimizer"] | {"lr": 0.0095}
+    studies = {"whole": study, "parts": study | {"splits": SPLITS}}
+    return {"name": "class-blocks", "trial": trial, "studies": studies}
+
+
+def load_runs(ledger: Path, sweep_id: str) -> dict[str, dict[Key, list[str]]]:
+    """Return study → (row, split) → its trials in the order of their seeds."""
+    runs: dict[str, dict[Key, list[str]]] = {}
+    with Records(ledger) as records:
+        for cell in sorted(records.list_cells(sweep_id), key=lambda cell: cell["seed"]):
+            key = cell["cell"], cell["fold"]
+            runs.setdefault(cell["study"], {}).setdefault(key, []).append(cell["trial_id"])
+    return runs
+
+
+def judge_over_classes(differences: np.ndarray, queries: np.ndarray) -> Judgement:
+    """Judge [C, S] differences of the second row to the first."""
+    means = np.average(differences, axis=0, weights=queries)
+    sample = Sample(dict.fromkeys(range(len(means)), 0.0), {"row": dict(enumerate(means))})
+    rule = OverClasses({"row": differences}, queries)
+    return judge(rule, sample, smallest=SMALLEST)["row"]
+
+
+def judge_over_splits(differences: Sequence[float]) -> Judgement:
+    """Judge the difference of the second row to the first on each split."""
+    zeros = dict.fromkeys(range(len(differences)), 0.0)
+    sample = Sample(zeros, {"row": dict(enumerate(map(float, differences)))})
+    return judge(load_rule("dunnett_and_t"), sample, smallest=SMALLEST)["row"]
+
+
+def is_decided(judgement: Judgement) -> bool:
+    return judgement.call in ("better", "worse")
+
+
+def describe(judgement: Judgement) -> str:
+    gap = judgement.interval
+    assert gap is not None and gap.low is not None and gap.high is not None
+    half = 50 * (gap.high - gap.low)
+    return f"{100 * gap.mean:+.2f} ± {half:.2f} {judgement.call}"
+
+
+def collect_differences(
+    ledger: Path, runs: Mapping[str, Mapping[Key, list[str]]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return [C, seeds] differences by class, [C] queries, and [splits, seeds] differences."""
+    with Records(ledger) as records:
+
+        def read_classes(trial: str) -> np.ndarray:
+            return np.array(records.get_classes(trial)["test"]["metrics"][METRIC])
+
+        def read_value(trial: str) -> float:
+            return float(records.get_evaluations(trial)["test"][METRIC])
+
+        whole = [[read_classes(trial) for trial in runs["whole"][row, None]] for row in ROWS]
+        parts = [
+            [[read_value(trial) for trial in runs["parts"][row, split]] for split in range(SPLITS)]
+            for row in ROWS
+        ]
+    means = np.array(whole)[..., 0]  # by row, seed and class
+    first, second = np.array(parts)
+    return (means[1] - means[0]).T, whole[0][0][:, 1], second - first
+
+
+def main(repetitions: int, out: Path) -> None:
+    """Run all trials, and print each repetition, the agreement, and the nulls."""
+    results = api.run(build_spec(repetitions), out=out, track=False, report=False)
+    runs = load_runs(results.ledger, results.sweep_id)
+    by_class, queries, by_split = collect_differences(results.ledger, runs)
+    rng, agree, false_classes, false_splits = (
+        np.random.default_rng(0),
+        0,
+        list[bool](),
+        list[bool](),
+    )
+    for number in range(repetitions):
+        seeds = slice(SEEDS * number, SEEDS * (number + 1))
+        classes, splits = by_class[:, seeds], by_split[:, seeds].mean(axis=1)
+        judged = judge_over_classes(classes, queries), judge_over_splits(splits)
+        same = is_decided(judged[0]) and judged[0].call == judged[1].call
+        agree += same
+        print(
+            f"{number:2}  classes {describe(judged[0])}  splits {describe(judged[1])}", flush=True
+        )
+        # exchange the rows' labels of random classes, and of splits in all ways
+        signs = rng.choice([-1.0, 1.0], size=(EXCHANGES, len(queries), 1))
+        false_classes += [is_decided(judge_over_classes(s * classes, queries)) for s in signs]
+        ways = map(np.array, product([-1.0, 1.0], repeat=SPLITS))
+        mixed = [way for way in ways if abs(way.sum()) < SPLITS]  # others exchange all or nothing
+        false_splits += [is_decided(judge_over_splits(way * splits)) for way in mixed]
+    print(f"the same winner: {agree} of {repetitions} ({100 * agree / repetitions:.0f} %)")
+    for name, verdicts in (("classes", false_classes), ("splits", false_splits)):
+        share = 100 * np.mean(verdicts)
+        print(f"exchanged labels, over {name}: {share:.1f} % of {len(verdicts)} called different")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    main(given.repetitions, given.out)
