@@ -33,6 +33,7 @@ from ablate.ledger.records import Records
 from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
+from ablate.sweep.pilots import describe_advice, load_pilots
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
 from ablate.sweep.trial_costs import build_cost_key
@@ -104,6 +105,7 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
         workload = Workload(plan, progression, rates | piloted, request.gpus)
         lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
         precision: dict[str, list[str]] = {}
+        pilots = load_pilots(progression)
         repeated: dict[str, int] = {}  # copy of a study for a further search → number of its cells
         for name in plan.order:
             line = workload.add_study(name)
@@ -115,6 +117,8 @@ def preview_plan(plan: Plan, settings: Settings, *, pilot: bool = False) -> Prev
             details += advice.list_study_notes(plan, name)
             scatter = estimate_seed_scatter(progression, name)
             precision[name] = advice.describe_precision(plan, name, scatter)
+            if name in pilots:
+                precision[name] += describe_advice(pilots[name], plan.spec.report.smallest)
             details += precision[name]
             lines += [f"    {text}" for text in details]
         if repeated:

@@ -362,10 +362,10 @@ class _Checker:
                 "`shift_seeds` needs a fixed list of seeds, and no race",
                 "Remove the shift",
             )
-        if by_precision and (study.splits is not None or study.folds is not None):
+        if by_precision and study.folds is not None:
             raise ConfigError(
                 self.locate(field),
-                "seeds by precision cannot be used with folds or splits",
+                "seeds by precision cannot be used with folds",
                 "List the seeds",
             )
         splits, field = study.splits, f"studies.{name}.splits"

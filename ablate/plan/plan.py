@@ -403,7 +403,9 @@ class Plan:
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.list_seeds(name)
             if (precision := self.find_precision(name)) is not None:
-                dump["studies"][name]["first_stage"] = list(range(precision.first))
+                # with splits, intervals are the ordinary ones, and only a note needs the number
+                key = "first_stage" if self.spec.studies[name].splits is None else "first_seeds"
+                dump["studies"][name][key] = list(range(precision.first))
             dump["studies"][name]["evaluate"] = list(self.list_evaluation_splits(name))
         return dump
 

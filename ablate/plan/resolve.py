@@ -17,7 +17,7 @@ from ablate.values.errors import (
     list_fields_at,
 )
 from ablate.values.layers import NAMED, Layer, Stack, find_origin, merge_layers, overlay_mappings
-from ablate.values.paths import flatten_paths, get_at, has_path
+from ablate.values.paths import flatten_paths
 from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
@@ -25,9 +25,6 @@ from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
 
 Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
-
-# A field that old trials have, which `TrialConfig` takes so that they can be read.
-PACKED = "training.packed"
 
 
 class MisfitError(ConfigError):
@@ -41,11 +38,6 @@ def resolve_layers(layers: Stack, locate: Locate) -> TrialConfig:
         ConfigError: a value is invalid; its path is the place of the layer in the spec.
     """
     merged = layers.merged
-    if has_path(merged, PACKED) and get_at(merged, PACKED) is not None:
-        location = locate(find_origin(layers, PACKED, PACKED))
-        raise ConfigError(
-            location, "the key was removed in 0.2.0", "Leave the key out: each trial trains alone"
-        )
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:

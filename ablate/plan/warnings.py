@@ -9,6 +9,7 @@ from ablate.values.errors import format_value
 from ablate.values.paths import expand_paths, flatten_paths
 from reports.stats.power import compute_detectable_size
 from reports.tables.labels import (
+    HALF_WIDTH,
     choose_smallest_effect,
     display_scale,
     format_metric_name,
@@ -81,16 +82,17 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
         sd: standard deviation of a run over seeds, on the scale of the primary metric; None if the
             ledger has no trials of the study or it has `splits`: text in standard deviations.
     """
-    comparisons, cells, baselines = _count_comparisons(plan, name)
+    comparisons, cells, baselines = count_comparisons(plan, name)
     if not comparisons:
         return []
     metric = plan.find_primary_metric(name)
     seeds = len(plan.list_seeds(name))
     if (precision := plan.find_precision(name)) is not None:
         smallest = choose_smallest_effect(plan.spec.report.smallest, metric)
-        wanted = precision.precision or 0.8 * smallest  # the default of PrecisionSeeds
+        wanted = precision.precision or HALF_WIDTH * smallest
+        each = "" if plan.spec.studies[name].splits is None else " a split"
         return [
-            f"{precision.first} seeds first, then as many as give intervals of ±{wanted:g} "
+            f"{precision.first} seeds{each} first, then as many as give intervals of ±{wanted:g} "
             f"({format_metric_name(metric)}), at most {precision.at_most}"
         ]
     splits = plan.spec.studies[name].splits  # tables compare splits by their means over seeds
@@ -106,7 +108,7 @@ def describe_precision(plan: Plan, name: str, sd: float | None = None) -> list[s
     return [f"with {runs} the study's table detects differences of {amount} ({n_compared})"]
 
 
-def _count_comparisons(plan: Plan, name: str) -> tuple[int, int | None, int]:
+def count_comparisons(plan: Plan, name: str) -> tuple[int, int | None, int]:
     """Return the numbers of comparisons, cells and baselines in the smallest table of a study.
 
     Without a table of differences there are 0 comparisons. The number of cells is None unless the

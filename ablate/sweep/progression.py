@@ -29,7 +29,7 @@ from ablate.sweep.trial_costs import TrialCosts
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
 from ablate.values.limits import MOST_INFEASIBLE
 from ablate.values.paths import find_at, get_at, has_path
-from reports.tables.labels import choose_smallest_effect, display_scale
+from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:
@@ -351,7 +351,8 @@ class Racing:
     def __init__(self, sweep: "Progression", name: str, race: Race) -> None:
         self._sweep, self.name, self.race = sweep, name, race
         self.metric = sweep.plan.spec.objective  # by which cells are compared
-        self._cells_by_seed: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
+        # idx → seed → cells, one for each split
+        self._cells_by_seed: dict[int, dict[int, list[Cell]]] = {}
         self._listed: set[tuple[int, int]] = set()  # (idx, seed) of the cells listed so far
 
     def list_new_cells(self, state: StudyState) -> list[Cell]:
@@ -369,42 +370,52 @@ class Racing:
                 if values is None:  # the cell that the point trains again does not exist
                     continue
                 promoted = self._sweep.ranking.resolve_point(self.name, point)
-                cells = plan.build_cells(self.name, promoted, idx, values)
-                self._cells_by_seed[idx] = {cell.seed: cell for cell in cells}
+                cells = plan.build_cells(self.name, promoted, idx, values)  # split by split
+                count = len(plan.list_seeds(self.name))
+                self._cells_by_seed[idx] = {
+                    seed: cells[i::count] for i, seed in enumerate(plan.list_seeds(self.name))
+                }
                 state.listed.add(idx)
         # drop cells that are clearly worse by the results so far, and count the cells to come
         seeds = plan.list_seeds(self.name)
         standing = self._evaluate(seeds)
         state.dropped = standing.dropped
         cell_count = study.size - len(standing.dropped)
-        seed_count = self._count_seeds(seeds, standing)
+        seed_count = self._count_seeds(seeds, standing) * len(plan.list_folds(self.name))
         state.size = sum(standing.dropped.values()) + seed_count * cell_count
         # list the next seeds of the remaining cells
         fresh = [
-            self._cells_by_seed[idx][seed]
+            cell
             for idx in standing.alive
             for seed in seeds[: standing.seeds]
             if (idx, seed) not in self._listed
+            for cell in self._cells_by_seed[idx][seed]
         ]
         self._listed |= {(cell.idx, cell.seed) for cell in fresh}
         return fresh
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         return evaluate_race(
-            self.race, seeds, {idx: self._collect_values(idx) for idx in self._cells_by_seed}
+            self.race, seeds, {idx: self._collect_values(idx)[None] for idx in self._cells_by_seed}
         )
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
         return len(seeds)
 
-    def _collect_values(self, idx: int) -> dict[int, float | None]:
-        """Map each seed at which cell `idx` is settled to its metric; None: it failed."""
-        values = {
-            seed: self._sweep.ranking.average_metrics([cell], [self.metric])
-            for seed, cell in self._cells_by_seed[idx].items()
-            if (idx, seed) in self._listed and self._sweep.is_settled(cell)
+    def _collect_values(self, idx: int) -> dict[int | None, dict[int, float | None]]:
+        """Map each split, and each seed at which cell `idx` is settled, to its metric.
+
+        Without splits, the only split is None. The metric is None if the trial failed.
+        """
+        values: dict[int | None, dict[int, float | None]] = {
+            split: {} for split in self._sweep.plan.list_folds(self.name)
         }
-        return {seed: None if means is None else means[0] for seed, means in values.items()}
+        for seed, cells in self._cells_by_seed[idx].items():
+            for cell in cells:
+                if (idx, seed) in self._listed and self._sweep.is_settled(cell):
+                    means = self._sweep.ranking.average_metrics([cell], [self.metric])
+                    values[cell.fold][seed] = None if means is None else means[0]
+        return values
 
 
 class Staging(Racing):
@@ -417,7 +428,7 @@ class Staging(Racing):
         plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
         self.metric = plan.find_primary_metric(name)
         smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
-        wanted = precision.precision or 0.8 * smallest_effect  # in the unit that tables show
+        wanted = precision.precision or HALF_WIDTH * smallest_effect  # in the unit shown
         self.half_width = wanted / display_scale(self.metric)
         # the baseline that a table names, or the cell with all factors off, or the first cell
         tables = [table for table in plan.spec.report.tables if table.study == name]
@@ -430,14 +441,15 @@ class Staging(Racing):
         values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}
         if self.baseline not in values:
             return Standing(tuple(values), self.precision.first)
-        return evaluate_precision(self.precision, values, self.baseline, self.half_width)
+        rule = self._sweep.plan.spec.report.rule
+        return evaluate_precision(self.precision, values, self.baseline, self.half_width, rule)
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
         """Return each cell's number of seeds; before the first stage's end, the upper limit."""
         stage = range(self.precision.first)
         is_complete = all(
             all((idx, seed) in self._listed for seed in stage)
-            and len(self._collect_values(idx)) >= len(stage)
+            and all(len(row) >= len(stage) for row in self._collect_values(idx).values())
             for idx in self._cells_by_seed
         )
         return standing.seeds if is_complete else len(seeds)

@@ -19,7 +19,7 @@ from ablate.values.limits import read_needs
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),
     "backbone": ("name", "mode", "blocks"),
-    "training": ("batch_size", "micro_batch", "checkpointing", "packed"),  # packed: before 0.2.0
+    "training": ("batch_size", "micro_batch", "checkpointing"),
     "embedding": ("dim",),
     "loss": ("name",),
 }

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
-from reports.stats.power import estimate_seed_range
 from reports.tables.labels import (
     display_scale,
     format_difference_label,
@@ -32,9 +31,6 @@ from reports.tables.verdict import Verdict
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
 MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence
-MIN_SEEDS = 5  # from which the number of seeds that an interval takes is estimated
-MAX_SEEDS = 1000  # that a reader may be advised to run
-HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 TITLE = "## Verdict"
 # what a claim is about, by its unit
 SCOPES = {
@@ -134,9 +130,8 @@ def format_evidence(verdict: Verdict) -> str:
     clauses = []
     if verdict.call == "open" and verdict.chances is not None:
         clauses.append(_format_chances(verdict))
-    if verdict.call == "open" and (seeds := _estimate_seeds(verdict)):
-        wanted = HALF_WIDTH * float(_format_smallest(verdict))
-        clauses.append(f"±{wanted:g} takes {seeds[0]:,} to {seeds[1]:,} seeds")
+    if verdict.advice:
+        clauses.append(verdict.advice)
     if verdict.own is not None:
         own, rows = _format_size(verdict, verdict.own), verdict.lengthened_by or "the other rows"
         clauses.append(
@@ -169,28 +164,6 @@ def _format_gain(verdict: Verdict) -> str:
     if gain.is_same_data and gap.low is not None and gap.high is not None:
         text += f", {'inside' if gap.low <= gain.value <= gap.high else 'outside'} this interval"
     return text
-
-
-def _estimate_seeds(verdict: Verdict) -> tuple[int, int] | None:
-    """Return the range of seeds at which half the interval would be `HALF_WIDTH` · δ long.
-
-    It is None without an interval or δ (the smallest effect of interest), if half the interval is
-    already shorter than δ, if it contains the scatter of searches, which no seed shortens, and for
-    splits and classes, where more of them, more seeds, or neither may help. Below `MIN_SEEDS` the
-    scatter is hardly known.
-    """
-    gap = verdict.difference
-    if verdict.unit != "seed" or verdict.n < MIN_SEEDS or verdict.searches > 1 or verdict.classes:
-        return None
-    if gap is None or gap.low is None or gap.high is None:
-        return None
-    half_width = (gap.high - gap.low) / 2
-    if not 0 < verdict.smallest <= half_width:
-        return None
-    wanted = HALF_WIDTH * verdict.smallest
-    least, most = estimate_seed_range(half_width, verdict.n, max(1, verdict.family), wanted)
-    least = max(verdict.n + 1, least)
-    return (least, max(least, most)) if least <= MAX_SEEDS else None
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:

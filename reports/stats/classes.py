@@ -22,12 +22,14 @@ References:
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reports.stats.blocks import LEVEL
 from reports.stats.comparison_rule import ComparisonRule, Sample
+from reports.stats.variance import DRAWS
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +51,12 @@ class OverClasses(ComparisonRule):
     def __init__(self, differences: Mapping[str, Floats], queries: Floats) -> None:
         self.differences, self.queries = differences, queries
 
+    def estimate_variances(self, name: str) -> "ClassVariances | None":
+        """Return the parts of the variance of a row's mean difference."""
+        if name not in self.differences:
+            return None
+        return estimate_class_variances(self.differences[name], self.queries)
+
     def compute_half_widths(self, sample: Sample) -> Mapping[str, tuple[float, float]]:
         """Return each row's half width (below, above); infinite with one class or one seed."""
         share = sample.level ** (1 / (len(sample.rows) + sample.others))
@@ -67,17 +75,57 @@ class OverClasses(ComparisonRule):
         return half / float(stats.t.ppf((1 + LEVEL) / 2, df)), df
 
 
+@dataclass(frozen=True)
+class ClassVariances:
+    """The parts a, b and r of the variance of D̄, of S seeds; df: of the classes."""
+
+    between_classes: float
+    between_seeds: float
+    rest: float
+    df: float
+    seeds: int
+
+    def compute_half_width(self, level: float) -> float:
+        """Return half the interval of D̄."""
+        from scipy import stats
+
+        t_class, t_seed = stats.t.ppf((1 + level) / 2, [self.df, self.seeds - 1])
+        class_part = t_class**2 * max(self.between_classes - self.rest, 0)
+        both = class_part + t_seed**2 * self.between_seeds
+        return float(max(t_class * self.between_classes**0.5, both**0.5))
+
+    def draw_half_widths(self, seeds: int, level: float) -> Floats:
+        """Return draws of the half-width with other seeds of the same classes; 0: infinitely many.
+
+        They contain what is not known of the seeds' variance, and the luck of the new seeds.
+        """
+        from scipy import stats
+
+        rng, ratio = np.random.default_rng(0), self.seeds / seeds if seeds else 0.0
+        class_part, rest = max(self.between_classes - self.rest, 0), self.rest * ratio
+        t_class, t_seed = stats.t.ppf((1 + level) / 2, [self.df, max(1, seeds - 1)])
+        known = rng.chisquare(self.seeds - 1, DRAWS) / (self.seeds - 1)
+        luck = rng.chisquare(max(1, seeds - 1), DRAWS) / max(1, seeds - 1)
+        by_seed = self.between_seeds * ratio * luck / known
+        halves = np.sqrt(t_class**2 * class_part + t_seed**2 * by_seed)
+        return np.asarray(np.maximum(t_class * (class_part + rest) ** 0.5, halves))
+
+
 def compute_half_width(differences: Floats, queries: Floats, level: float) -> float:
     """Return half the interval of the mean of [C, S] differences, with classes weighted by queries.
 
     It is infinite with one class or one seed.
     """
-    from scipy import stats
+    variances = estimate_class_variances(differences, queries)
+    return float(np.inf) if variances is None else variances.compute_half_width(level)
 
+
+def estimate_class_variances(differences: Floats, queries: Floats) -> ClassVariances | None:
+    """Estimate the parts of the variance of the mean; None with one class or one seed."""
     weights = queries / queries.sum()
     (classes, seeds), df = differences.shape, float(1 / (weights @ weights) - 1)
     if min(seeds - 1, df) <= 0:
-        return float(np.inf)
+        return None
     by_seed = weights @ differences
     factors = weights / (1 - weights) * (classes - 1)  # 1 for equal classes
     z = factors[:, None] * (differences - by_seed.mean())
@@ -85,6 +133,4 @@ def compute_half_width(differences: Floats, queries: Floats, level: float) -> fl
     rest = ((z - by_class - seed_means) ** 2).sum() / (classes - 1) / (seeds - 1)
     a = float((by_class**2).sum() / (classes - 1) / classes)
     b = float(by_seed.var(ddof=1) / seeds)
-    r = float(rest / (classes * seeds))
-    t_class, t_seed = stats.t.ppf((1 + level) / 2, [df, seeds - 1])
-    return float(max(t_class * a**0.5, (t_class**2 * max(a - r, 0) + t_seed**2 * b) ** 0.5))
+    return ClassVariances(a, b, float(rest / (classes * seeds)), df, seeds)

@@ -1,4 +1,4 @@
-"""The difference that a comparison can detect, and the seeds that an interval of a length takes."""
+"""The difference that a comparison can detect, and Stein's number of seeds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -102,43 +102,3 @@ def choose_final_seeds(
     reach = load_rule(DEFAULT_RULE).compute_half_widths(Sample(zeros, rows))
     widest = max(half for half, _ in reach.values())
     return int(min(at_most, max(first, np.ceil(first * (widest / half_width) ** 2))))
-
-
-def estimate_seed_range(
-    half_width: float, seeds: int, comparisons: int, wanted: float
-) -> tuple[int, int]:
-    """Return the numbers of seeds between which intervals become as short as wanted.
-
-    A half-width is q_n s / √n. The standard deviation s of n seeds is known only up to a factor: σ²
-    lies with 95 % between (n − 1) s² / χ²_0.975 and (n − 1) s² / χ²_0.025, with n − 1 degrees of
-    freedom. The quantile q falls with the number of seeds, at the least as that of m (n − 1)
-    degrees of freedom and at the most as that of n − 1. The two ends take these extremes, so that
-    the range holds for the rules of this package.
-
-    Args:
-        half_width: of an interval from n seeds. seeds: n, at least 2.
-        comparisons: m, the number of comparisons in the family.
-        wanted: the half-width to reach, below `half_width`.
-
-    Returns:
-        The least and the largest number, neither below `seeds`.
-    """
-    from scipy import optimize, special, stats
-
-    level = (1 + LEVEL ** (1 / comparisons)) / 2
-    variances = (seeds - 1) / stats.chi2.ppf([(1 + LEVEL) / 2, (1 - LEVEL) / 2], seeds - 1)
-
-    def solve(variance: float, rows: int) -> int:
-        """Return the number for a variance in units of s², and for rows · (n − 1) df."""
-        most = seeds * variance * (half_width / wanted) ** 2  # if q stayed as it is
-        if most <= seeds:
-            return seeds
-        quantile = special.stdtrit(rows * (seeds - 1), level)
-
-        def compute_excess(number: float) -> float:
-            ratio = special.stdtrit(rows * (number - 1), level) / quantile
-            return float(half_width * ratio * np.sqrt(variance * seeds / number) - wanted)
-
-        return int(np.ceil(optimize.brentq(compute_excess, seeds, most)))
-
-    return solve(variances[0], 1), solve(variances[1], comparisons)

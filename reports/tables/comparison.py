@@ -253,6 +253,9 @@ def _compare_rows(
                         chances=chances if is_shown and judgement.call else None,
                         family=size,
                         classes=len(over_classes.queries) if over_classes else 0,
+                        class_variances=over_classes.estimate_variances(cell)
+                        if over_classes
+                        else None,
                         searches=len(searches) or 1,
                         searches_sd=sd,
                     )

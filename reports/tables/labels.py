@@ -53,6 +53,7 @@ SHARP = (  # means over images
     *("map_at_1000", "map_at_1000_of_found", "map_at_100_of_found"),
 )
 SHARP_SMALLEST, SMALLEST = 0.3, 0.5  # δ in points, by default; for whole networks rather 1
+HALF_WIDTH = 0.8  # of δ: a half-width with which a true 0 is mostly seen as no difference
 RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {
     "val": "validation",

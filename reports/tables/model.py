@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from reports.published.papers import PrintedValue
 from reports.recipe import PrintedRows, Table
+from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
@@ -52,6 +53,7 @@ class Comparison:
         chances: see `compute_chances`, of the row's own difference.
         family: number of comparisons of the correction.
         classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
+        class_variances: the parts of its variance over classes and seeds.
         searches, searches_sd: number of searches over which the values are means, and the standard
             deviation of the row's difference between them.
     """
@@ -66,6 +68,7 @@ class Comparison:
     chances: tuple[float, float, float] | None = None
     family: int = 0
     classes: int = 0
+    class_variances: ClassVariances | None = None
     searches: int = 1
     searches_sd: float | None = None
 

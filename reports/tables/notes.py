@@ -63,6 +63,12 @@ def explain_comparison(frame: Frame, recipe: Table, rows: Sequence[TableRow]) ->
         if seeds >= limit:
             note += " This number is the limit, so intervals may be longer than asked for."
         notes.append(note)
+    if first_seeds := declared.get("first_seeds"):
+        seeds = max((len(row.run_ids) // row.planned for row in rows if row.planned), default=0)
+        note = f"Seeds: the components of {len(first_seeds)} seeds a split decided for {seeds}"
+        if seeds <= len(first_seeds):
+            note += ", since that was enough or the splits' part alone is longer than asked for"
+        notes.append(f"{note}.")
     if declared.get("splits_seen"):
         notes.append("Tuned on classes that some splits test: no verdict of these rows is shown.")
     return notes

@@ -5,7 +5,7 @@ effects, and all on − all off). The interval printed with a verdict is the one
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from reports.frame import Frame
@@ -14,10 +14,19 @@ from reports.stats.blocks import are_equal, dunnett_quantile
 from reports.stats.comparison_rule import decide
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference, compute_chances
+from reports.stats.variance import Family
+from reports.tables.advice import (
+    advise_on_classes,
+    advise_on_row,
+    advise_on_term,
+    choose_components,
+    describe_search_part,
+    group_runs,
+)
 from reports.tables.cells import Cells, Levels, find_sign, find_smallest
 from reports.tables.comparison import ON, find_method_column
 from reports.tables.effects import fit_study
-from reports.tables.labels import format_coordinate
+from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
 from reports.tables.model import AnyTable, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
@@ -67,6 +76,7 @@ class Verdict:
             comparisons of the table, and not only those with the same baseline.
         tuned: the tuning in words. printed: the gain that a paper prints.
         chances: that the true difference is worse than −δ, within ±δ, and better than δ.
+        advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
         terms: what the gradients of the row's terms say about it, if they say anything.
@@ -104,6 +114,7 @@ class Verdict:
     rival: str = ""
     settings: tuple[str, ...] = ()
     data: str = ""
+    advice: str = ""
     own: float | None = None
     lengthened_by: str = ""
 
@@ -212,7 +223,44 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 ),
             )
         )
-    return verdicts
+    return _add_advice(frame, table, verdicts)
+
+
+def _add_advice(frame: Frame, table: TableData, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Add to open verdicts with long intervals what would shorten them."""
+    long = [find_long_half(verdict) is not None for verdict in verdicts]
+    if not any(long):
+        return [*verdicts]
+    metric, rule, rows = table.metrics[0], frame.recipe.rule, {row.cell: row for row in table.rows}
+    scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
+    advised = []
+    for verdict, is_long in zip(verdicts, long, strict=True):
+        cell, wanted, advice = verdict.cell, HALF_WIDTH * verdict.smallest, ""
+        base, comparison = rows[cell].against or "", rows[cell].measured[metric].compared
+        if is_long and verdict.searches > 1:
+            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+        elif is_long and verdict.classes:
+            if variances := comparison.class_variances if comparison else None:
+                advice = advise_on_classes(variances, verdict.family, wanted, scale)
+        elif is_long:
+            alike = [v.cell for v in verdicts if v.call != "same" and rows[v.cell].against == base]
+            others = [runs[other] for other in alike if other in runs and other != cell]
+            n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
+            family = Family(rule, 1 + len(others), n_elsewhere)
+            if components := choose_components(runs[base], runs[cell], others, rule):
+                has_splits = verdict.unit == "split"
+                advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
+        advised.append(replace(verdict, advice=advice))
+    return advised
+
+
+def find_long_half(verdict: Verdict) -> float | None:
+    """Return half the interval of an open verdict if it is δ or longer, else None."""
+    gap = verdict.difference
+    if verdict.call != "open" or gap is None or gap.low is None or gap.high is None:
+        return None
+    half = (gap.high - gap.low) / 2
+    return half if 0 < verdict.smallest <= half else None
 
 
 def _describe_row(table: TableData, row: TableRow) -> str:
@@ -326,30 +374,34 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     for name, gap in gaps.items():
         judgement = decide(gap, shared["smallest"], lower_is_better=is_lower)
         same = name in unchanged
-        verdicts.append(
-            Verdict(
-                **shared,
-                cell=name,
-                label=name if name == TOTAL else f"{name}, main effect",
-                baseline="off",
-                call="same" if same else judgement.call or "open",
-                difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
-                n=gap.n,
-                small=judgement.small,
-                same_as="off" if same else "",
-                family=len(gaps),
-                is_term=True,
-                chances=None
-                if same
-                else compute_chances(
-                    gap.mean,
-                    errors[name],
-                    fit.error_df,
-                    shared["smallest"],
-                    lower_is_better=is_lower,
-                ),
-            )
+        verdict = Verdict(
+            **shared,
+            cell=name,
+            label=name if name == TOTAL else f"{name}, main effect",
+            baseline="off",
+            call="same" if same else judgement.call or "open",
+            difference=Difference(gap.mean, None, None, gap.n, "same") if same else gap,
+            n=gap.n,
+            small=judgement.small,
+            same_as="off" if same else "",
+            family=len(gaps),
+            is_term=True,
+            chances=None
+            if same
+            else compute_chances(
+                gap.mean,
+                errors[name],
+                fit.error_df,
+                shared["smallest"],
+                lower_is_better=is_lower,
+            ),
         )
+        half = find_long_half(verdict)
+        if half is not None and verdict.unit == "seed":
+            wanted = HALF_WIDTH * verdict.smallest
+            advice = advise_on_term(half, seeds, fit.error_df, wanted, display_scale(metric))
+            verdict = replace(verdict, advice=advice)
+        verdicts.append(verdict)
     return verdicts
 
 

@@ -129,13 +129,6 @@ class Registry(Generic[T]):
                     f"{component.__module__}",
                     "Rename one of the two",
                 )
-            for hook in getattr(component, "REMOVED_HOOKS", ()):
-                if hasattr(component, hook):
-                    raise ConfigError(
-                        ".".join(_find_origin(component)),
-                        f"the hook `{hook}` in {self.name}.{name} was removed in 0.2.0",
-                        "CHANGELOG.md of ablate names its successor",
-                    )
             for attribute in getattr(component, "REQUIRED", ()):
                 if not hasattr(component, attribute):
                     raise ConfigError(

@@ -38,7 +38,7 @@ class TrainingConfig(ComponentConfig):
         batch (`backbones/grad_cache.py`). None: all.
     measure_terms: log the ratio of each term's gradient to the metric term's, in the first three
         steps and then in every hundredth (`core/term_gradients.py`). None: on.
-    packed: was removed in 0.2.0 and is None; older trials record how many trained as one program.
+    packed: is None. Files of version 0.2.0 have the key.
 
     `checkpointing` and `micro_batch` change only rounding, and `measure_terms` changes no number,
     so that they are no part of a trial's identity.
@@ -54,7 +54,7 @@ class TrainingConfig(ComponentConfig):
     checkpointing: bool | None = exclude_from_identity(None)
     micro_batch: int | None = exclude_from_identity(None, ge=1)
     measure_terms: bool | None = exclude_from_identity(None)
-    packed: int | None = Field(None, ge=2, le=256)
+    packed: None = None
 
     @model_validator(mode="after")
     def check_whole_classes(self) -> "TrainingConfig":

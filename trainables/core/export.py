@@ -49,7 +49,6 @@ from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, load_recorded_config
 
 FORMAT = "ablate-2"
-UNDIGESTED = "ablate-1"  # the first format, without digests
 KEY = "ablate"  # the only metadata key, because safetensors writes several in random order
 MOST_BYTES = 2**33  # per file; the largest backbones of timm have 2 × 10⁹ parameters
 SPARE_BYTES = 2**30  # class vectors up to this size are accepted for any file
@@ -64,7 +63,7 @@ class _Metadata(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    format: Literal["ablate-2", "ablate-1"]
+    format: Literal["ablate-2"]
     config: dict[str, Any]
     features: int = Field(ge=1, le=2**20)
     classes: list[Annotated[str, Field(max_length=10_000)]] = Field(min_length=1)
@@ -347,15 +346,13 @@ def _read_export(path: Path) -> tuple[_Metadata, dict[str, Tensor]]:
             "Give the path of a best.safetensors",
         ) from error
     file_format = metadata.get("format") if isinstance(metadata, dict) else None
-    if file_format not in (FORMAT, UNDIGESTED):
+    if file_format != FORMAT:
         raise ConfigError(
             str(path),
             f"The file's format is {reprlib.repr(file_format)} instead of {FORMAT!r}",
             "Give the path of a best.safetensors",
         )
-    digest = metadata.pop("sha256", None)
-    is_undigested = digest is None and file_format == UNDIGESTED
-    if not is_undigested and digest != _compute_digest(metadata, weights):
+    if metadata.pop("sha256", None) != _compute_digest(metadata, weights):
         raise ConfigError(
             str(path),
             "The SHA-256 of the file's content differs from the SHA-256 that the file states",

@@ -19,9 +19,6 @@ from trainables.backbones.backbone import folds_norms
 from trainables.core.components import get_revision
 from trainables.trial import TrialConfig
 
-# REVISION of trials before 0.2.0 that trained as one program (`training.packed`), for their ids
-PACKS_REVISION = 1
-
 
 def dump_identity(config: BaseModel) -> dict[str, Any]:
     """Dump `config` without fields that are None or marked `identity=False`, at any depth.
@@ -51,10 +48,7 @@ def collect_component_revisions(config: TrialConfig) -> dict[str, int]:
         names.append("adapters")
     if config.data.uses_antialiasing:
         names.append("resizing")
-    revisions = {name: int(get_revision(name)) for name in names}
-    if config.training.packed is not None:  # an option that trials before 0.2.0 could have
-        revisions["packs"] = PACKS_REVISION
-    return revisions
+    return {name: int(get_revision(name)) for name in names}
 
 
 def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:

@@ -42,7 +42,6 @@ from trainables.core.term_gradients import (
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT
 from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group
@@ -134,12 +133,6 @@ class Trainer:
         """
         epochs = self.config.training.epochs
         last = min(epochs, until or epochs)
-        if self.config.training.packed is not None:
-            raise ConfigError(
-                "training.packed",
-                "Since version 0.2.0 a process trains one trial at a time",
-                "Remove this option. The trial then has another id and trains again",
-            )
         self.clock = time.monotonic()
         if self.steps == -self.warmup_steps:
             if self.config.embedding.init == "pca":

@@ -152,12 +152,6 @@ class Method(nn.Module):
     classifies: ClassVar[bool] = False
     factors: Tensor | None
 
-    # of version 0.1.0; CHANGELOG.md names their successors
-    REMOVED_HOOKS: ClassVar[tuple[str, ...]] = (
-        *("label_sets", "own_scores", "second_token", "answers_with_token", "plain_retrieval"),
-        *("retrieval_score", "logits", "observed_gradients", "metric_of"),
-    )
-
     def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
         """Keep the loss and the number of classes, and describe what the method requires."""
         super().__init__()

@@ -59,13 +59,6 @@ def test_rates_are_those_of_finished_trials(tmp_path: Path) -> None:
     assert rates and set(rates.values()) == {Rate(7.0)}
 
 
-def test_seconds_of_packed_programs_are_those_of_no_other_trial() -> None:
-    config = TrialConfig.model_validate({"data": {"name": "cub200", "root": "/x"}})
-    packed = config.model_dump(mode="json")
-    packed["training"]["packed"] = 4
-    assert build_cost_key(packed) != build_cost_key(config.model_dump(mode="json"))
-
-
 def test_memory_of_trials_at_once() -> None:
     gib = 2**30
     assert describe_memory([Rate(1)], 2, gib) == []

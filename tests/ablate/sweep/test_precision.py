@@ -110,3 +110,48 @@ def test_listed_seeds_and_searches_are_not_staged() -> None:
     plan = specs.plan(given)
     assert plan.list_seeds("tune") == plan.list_seeds("grid") == [*range(5)]
     assert staged().list_seeds("rows") == [*range(MOST)]
+
+
+def divide(monkeypatch: pytest.MonkeyPatch, *, split_sd: float, seed_sd: float) -> Plan:
+    """Plan rows over five splits, whose interaction with the rows and training noise are given."""
+
+    def score(config: dict[str, Any], seed: int) -> float:
+        part, dim = config["data"]["split"]["part"], config["embedding"]["dim"]
+        of_split = np.random.default_rng([part, dim]).normal()
+        of_seed = np.random.default_rng([part, dim, seed]).normal()
+        return float(0.5 + split_sd * of_split + seed_sd * of_seed)
+
+    monkeypatch.setattr(synthetic, "score", score)
+    given = staged(precision=1.0, first=2).loaded.spec.model_dump(
+        by_alias=True, exclude_defaults=True
+    )
+    given["studies"]["rows"]["splits"] = 5
+    return specs.plan(given)
+
+
+def test_seeds_a_split_follow_from_the_components_of_the_first_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise of training asks for more seeds; a long part of split × method, for none."""
+    plan = divide(monkeypatch, split_sd=0.0, seed_sd=0.007)
+    made = dispatch(plan, tmp_path / "a")
+    drain(made)
+    trained = {(row["cell"], row["fold"], row["seed"]) for row in table(made)}
+    seeds = {seed for *_, seed in trained}
+    assert 2 < len(seeds) < MOST and seeds == {*range(len(seeds))}
+    assert len(trained) == 2 * 5 * len(seeds) == made.progression.studies["rows"].size
+    stopped = dispatch(plan, tmp_path / "b")
+    for _ in range(7):
+        job = stopped.claim_next_job()
+        assert job is not None
+        finish(stopped, job.trial_id)
+    resumed = dispatch(plan, tmp_path / "b")
+    drain(resumed)
+    assert [*table(resumed)] == [*table(made)]
+    hopeless = divide(monkeypatch, split_sd=0.05, seed_sd=0.001)
+    assert count_seeds(tmp_path / "c", hopeless)["dim16"] == {0, 1}
+    exact = divide(monkeypatch, split_sd=0.0, seed_sd=0.0001)
+    assert count_seeds(tmp_path / "d", exact)["dim16"] == {0, 1}
+    (line,) = describe_precision(plan, "rows")
+    assert line.startswith("2 seeds a split first, then")
+    assert "first_stage" not in plan.resolve_spec()["studies"]["rows"]

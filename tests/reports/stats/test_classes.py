@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.classes import OverClasses, compute_half_width
+from reports.stats.classes import OverClasses, compute_half_width, estimate_class_variances
 from reports.stats.comparison_rule import Sample, judge
 from tests.reports.stats import simulate_classes as simulated
 from tests.reports.stats.simulate_classes import Setting
@@ -101,3 +101,22 @@ def test_few_verdicts_over_a_thousand_classes_are_false() -> None:
 
 def test_four_seeds_see_a_gain_of_half_a_classs_scatter() -> None:
     assert simulated.measure(Setting(100, 4, 1.0, 0.1), 500, size=0.5)[0] > 90
+
+
+@pytest.mark.parametrize(("class_sd", "seed_sd"), [(1.0, 0.1), (0.2, 0.5)])
+def test_more_seeds_of_the_same_classes_give_half_widths_as_drawn(
+    class_sd: float, seed_sd: float
+) -> None:
+    rng, reached, tables, queries = np.random.default_rng(3), 0, 200, np.full(40, 5.0)
+    for _ in range(tables):
+        of_class = class_sd * rng.normal(size=(40, 1))
+        pilot, more = (
+            of_class + seed_sd * rng.normal(size=(1, n)) + 0.3 * rng.normal(size=(40, n))
+            for n in (4, 12)
+        )
+        variances = estimate_class_variances(pilot, queries)
+        assert variances is not None
+        half = compute_half_width(more, queries, 0.95)
+        reached += half <= np.quantile(variances.draw_half_widths(12, 0.95), 0.85)
+        assert np.median(variances.draw_half_widths(0, 0.95)) <= variances.compute_half_width(0.95)
+    assert reached / tables >= 0.8

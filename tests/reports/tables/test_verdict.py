@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -17,12 +19,11 @@ from reports.pages import verdict as words
 from reports.pages.csv_table import to_csv
 from reports.recipe import Recipe, Table
 from reports.stats.paired import Difference
-from reports.stats.power import estimate_seed_range
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
 from reports.tables.questions import build_questions, format_difference
 from reports.tables.verdict import PrintedGain, Verdict, judge_tables, summarize_verdicts
-from tests.reports.made import METRIC, frame
+from tests.reports.made import METRIC, divide, frame
 
 # Seed by seed: the scatter of the differences, and that of the seeds, which pairs away.
 NOISE = (0.004, -0.006, 0.001, 0.005, -0.004, 0.002, -0.003, 0.006)
@@ -121,14 +122,57 @@ def test_no_difference_is_a_verdict_where_the_interval_lies_within_the_smallest_
     assert words.format_tag(question.parts[0].answers[0], is_reply=True) == "negligible"
 
 
-def test_an_open_verdict_says_between_which_numbers_of_seeds_its_interval_is_short_enough() -> None:
+def divided(splits: int, seeds: int, *, split_sd: float, seed_sd: float) -> Verdict:
+    """Judge three rows over splits, with an interaction split × method and training noise."""
+    rng, names = np.random.default_rng(0), ["plain", "ddml", "nir"]
+    of_split = split_sd * rng.normal(size=(3, splits))
+    of_seed = seed_sd * rng.normal(size=(3, splits * seeds))
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        row = names.index(at["variant"])
+        return 0.5 + float(of_split[row, seed % splits] + of_seed[row, seed])
+
+    variants = [{"variant": name} for name in names]
+    found = frame("compare", variants, value, seeds=splits * seeds, names=names)
+    return judge(divide(found, splits))
+
+
+def test_an_open_verdict_says_what_more_seeds_would_give_with_a_range() -> None:
     verdict = judge(made(0.0015))
-    gap = verdict.difference
-    assert verdict.call == "open" and gap is not None and gap.low is not None
-    low, high = estimate_seed_range(gap.mean - gap.low, 8, 1, 0.8 * 0.003)
-    assert 8 < low < high
-    assert f"±0.24 takes {low:,} to {high:,} seeds" in words.format_evidence(verdict)
+    assert verdict.call == "open" and verdict.advice in words.format_evidence(verdict)
+    number = re.fullmatch(r"(\d+) seeds give about ±(.+) \((.+) to (.+)\)", verdict.advice)
+    assert number is not None and 8 < int(number[1]) <= 32
+    about, low, high = map(float, number.groups()[1:])
+    assert 0 < low < about <= 0.24 < high
     assert "1 seed, without an interval" in words.format_effect(judge(made(0.05, seeds=1)))
+    far = judge(made(0.0015, scatter=9.0)).advice
+    assert far.startswith("32 seeds") and far.endswith("and ±0.24 takes more seeds")
+
+
+def test_a_verdict_over_splits_says_whether_seeds_or_classes_are_short() -> None:
+    by_seeds = divided(5, 4, split_sd=0.0, seed_sd=0.005).advice
+    assert re.match(r"(\d+) seeds a split give about ±.+; further classes are not needed", by_seeds)
+    by_classes = divided(5, 4, split_sd=0.01, seed_sd=0.001).advice
+    assert by_classes.startswith("more seeds would not help (at best about ±")
+    assert by_classes.endswith("only further classes would")
+    assert "cannot tell" in divided(5, 1, split_sd=0.01, seed_sd=0.001).advice
+
+
+def test_a_component_says_what_more_seeds_would_give() -> None:
+    def value(at: dict[str, Any], seed: int) -> float:
+        return 0.5 + NOISE[(seed + 3 * (at["a"] == "on") + 5 * (at["b"] == "on")) % 8]
+
+    found = frame("components", LEVELS, value, seeds=3)
+    table = build_table(found, Table(kind="components", study="s", metrics=(METRIC,)))
+    advice = [v.advice for v in judge_tables(found, [table]) if v.call == "open"]
+    assert advice and all(re.match(r"\d+ seeds give about ±", text) for text in advice)
+
+
+def test_advice_names_the_scatter_of_searches_and_none_for_short_intervals() -> None:
+    assert judge(made(0.0002, scatter=0.2)).advice == ""
+    found = made(0.0015)
+    found.document["report"] = {"tables": [TABLE], "smallest": {"map_at_r": 50.0}}
+    assert judge(found).advice == ""
 
 
 def test_a_verdict_names_the_row_whose_scatter_lengthens_its_interval() -> None:
@@ -152,22 +196,6 @@ def test_a_verdict_names_the_row_whose_scatter_lengthens_its_interval() -> None:
     assert few["idml"].own is None and "lengthens" not in words.format_evidence(few["idml"])
     # from eight seeds on each row has its own
     assert {each.own for each in judge_seeds(8).values()} == {None}
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"unit": "split"},  # more splits, more seeds of each, or neither may help
-        {"n": 4},  # the scatter of four seeds is hardly known
-        {"searches": 2, "searches_sd": 0.001},
-        {"smallest": 1e-5},  # more than a thousand seeds
-        {"smallest": 0.5},  # the interval is short enough
-    ],
-)
-def test_no_number_of_seeds_is_printed_where_none_can_be_right(changed: dict[str, Any]) -> None:
-    verdict = judge(made(0.0015))
-    assert " takes " in words.format_evidence(verdict)
-    assert " takes " not in words.format_evidence(replace(verdict, **changed))
 
 
 def test_copies_are_no_comparisons() -> None:

@@ -169,10 +169,3 @@ def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
     for name in ("cuda:99", "warp", "mps"):
         with pytest.raises(ConfigError, match="device: "):
             Trainer(config(drawn), 0, Runtime(device=name, cache_dir=shared_cache))
-
-
-def test_a_packed_trial_of_before_does_not_train(drawn: Path, runtime: Runtime) -> None:
-    """Its numbers would be those of another trial, under its id."""
-    trainer = Trainer(config(drawn, training={"packed": 4}), 0, runtime)
-    with pytest.raises(ConfigError, match=r"training\.packed.*Since version 0\.2\.0"):
-        next(trainer.train_epochs())

@@ -168,15 +168,6 @@ def test_all_that_another_package_would_call() -> None:
     assert refused is not None and "nir needs a loss with proxies" in refused
 
 
-@pytest.mark.parametrize("hook", Method.REMOVED_HOOKS)
-def test_a_removed_hook_is_refused(hook: str) -> None:
-    mine = type("Mine", (Plain,), {hook: lambda self: None})
-    with pytest.raises(ConfigError, match=f"hook `{hook}` .*removed in 0.2.0") as fault:
-        METHODS.register("mine")(mine)
-    assert "CHANGELOG" in fault.value.message
-    assert "mine" not in METHODS
-
-
 @pytest.mark.parametrize("attribute", Method.REQUIRED)
 def test_an_incomplete_method_is_refused(attribute: str) -> None:
     given = {"Config": Plain.Config, "REVISION": 1, "NEUTRAL": {}}

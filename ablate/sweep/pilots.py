@@ -1,0 +1,123 @@
+"""Read the finished trials of comparisons, from which other designs of these are estimated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from ablate.plan.warnings import count_comparisons
+from ablate.sweep.progression import Progression
+from reports.stats.classes import ClassVariances, estimate_class_variances
+from reports.stats.variance import (
+    Components,
+    Design,
+    Family,
+    Runs,
+    draw_half_widths,
+    estimate_components,
+)
+from reports.tables.advice import advise_on_row
+from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The finished trials of a study's comparison.
+
+    Attributes:
+        configs: a configuration of each row. splits: of the study; None without.
+        done: number of finished trials.
+        classes: the variances of a difference over classes and seeds, means over the rows; None
+            with splits, or without values by class.
+    """
+
+    study: str
+    metric: str
+    configs: tuple[dict[str, Any], ...]
+    splits: int | None
+    done: int
+    components: Components
+    family: Family
+    classes: ClassVariances | None = None
+
+
+def load_pilots(progression: Progression) -> dict[str, Pilot]:
+    """Return study → its pilot, of the studies that compare rows and have enough finished trials.
+
+    A pilot needs two rows with results at two seeds, or two splits.
+    """
+    plan, facts, pilots = progression.plan, progression.facts, dict[str, Pilot]()
+    for name in plan.order:
+        comparisons, factors, baselines = count_comparisons(plan, name)
+        study = plan.spec.studies[name]
+        if not comparisons or factors is not None or study.folds or name in plan.copies:
+            continue
+        metric, configs, done = plan.find_primary_metric(name), dict[str, dict[str, Any]](), 0
+        split, _, short_name = metric.partition("/")
+        runs: dict[str, dict[int, dict[int, float]]] = {}
+        for cell in progression.studies[name].cells:
+            value = facts[cell.trial_id].evaluations.get(split, {}).get(short_name)
+            if value is not None and np.isfinite(value):
+                block, seed = (cell.seed, 0) if cell.fold is None else (cell.fold, cell.seed)
+                configs.setdefault(cell.cell, cell.config)
+                runs.setdefault(cell.cell, {}).setdefault(block, {})[seed] = value
+                done += 1
+        rows: list[Runs] = [*runs.values()]
+        distinct = [row for i, row in enumerate(rows) if row not in rows[:i]]
+        components = estimate_components(distinct) if len(distinct) > 1 else None
+        if components is not None:
+            n_rows = max(1, comparisons // baselines)
+            family = Family(plan.spec.report.rule, n_rows, comparisons - n_rows)
+            fixed = name, metric, tuple(configs.values()), study.splits
+            classes = None if study.splits else _load_class_variances(progression, name, metric)
+            pilots[name] = Pilot(*fixed, done, components, family, classes)
+    return pilots
+
+
+def _load_class_variances(
+    progression: Progression, name: str, metric: str
+) -> ClassVariances | None:
+    """Return the mean variances of the rows' differences to the first row, by class and seed."""
+    split, _, short_name = metric.partition("/")
+    rows: dict[str, dict[int, list[list[float]]]] = {}  # cell → seed → [mean, queries] by class
+    digests = set()
+    for cell in progression.studies[name].cells:
+        record = progression.facts.ledger.get_classes(cell.trial_id).get(split)
+        if record and short_name in record["metrics"]:
+            rows.setdefault(cell.cell, {})[cell.seed] = record["metrics"][short_name]
+            digests.add((record["digest"], len(record["metrics"][short_name])))
+    if len(rows) < 2 or len(digests) > 1:
+        return None
+    base, *others = rows.values()
+    found = []
+    for row in others:
+        pairs = [(np.array(row[seed]), np.array(base[seed])) for seed in row.keys() & base.keys()]
+        if pairs:
+            gaps, queries = np.stack([a[:, 0] - b[:, 0] for a, b in pairs], 1), pairs[0][0][:, 1]
+            has_queries = queries > 0
+            found.append(estimate_class_variances(gaps[has_queries], queries[has_queries]))
+    known = [variances for variances in found if variances and variances.between_classes]
+    if not known:
+        return None
+    return ClassVariances(
+        fmean(variances.between_classes for variances in known),
+        fmean(variances.between_seeds for variances in known),
+        fmean(variances.rest for variances in known),
+        fmean(variances.df for variances in known),
+        min(variances.seeds for variances in known),
+    )
+
+
+def describe_advice(pilot: Pilot, smallest: Mapping[str, float]) -> list[str]:
+    """Say what would shorten the intervals of finished trials, if they are longer than 0.8 δ."""
+    wanted = HALF_WIDTH * choose_smallest_effect(smallest, pilot.metric)
+    scale, components = display_scale(pilot.metric), pilot.components
+    design = Design(components.blocks, max(1, round(components.seeds)))
+    halves = draw_half_widths(components, design, pilot.family) * scale
+    if not wanted or np.median(halves) <= wanted:
+        return []
+    has_splits = pilot.splits is not None
+    advice = advise_on_row(components, pilot.family, wanted / scale, scale, has_splits=has_splits)
+    return [f"by its {pilot.done} finished trials, {advice}"]
