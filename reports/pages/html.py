@@ -14,7 +14,6 @@ from reports.pages.verdict import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
 from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
 from reports.tables.model import AnyTable, TableData
-from reports.tables.verdict import group_verdicts
 from reports.uri import build_sweep_path, find_server_address, redact_uri
 
 PROTOCOLS = {
@@ -53,11 +52,10 @@ def render_page(
     has_published = any(table.published is not None for table in frame.recipe.tables)
     if has_published and protocol == "validation-selected":
         protocol_text += " Published numbers are test-selected."
-    # groups of verdicts on the first screen, and those that open on a click
-    groups = group_verdicts(judged.verdicts)
-    counts = accumulate(map(len, groups))
+    # questions on the first screen, and those that open on a click
+    counts = accumulate(question.count_answers() for question in judged.questions)
     first_count = max(1, sum(count <= FIRST_VERDICTS for count in counts))
-    first_groups, folded_groups = groups[:first_count], groups[first_count:]
+    questions = judged.questions[:first_count], judged.questions[first_count:]
     # the command that made the sweep, or one with the resolved spec
     resolved = f"python -m ablate.run {frame.document['name']}.yaml"
     resolved += "   # the resolved spec: sweep.json of the parent run"
@@ -86,8 +84,9 @@ def render_page(
         facts=collect_facts(frame),
         sections=[(name, anchor) for name, anchor, content in sections if content],
         judged=judged,
-        first_groups=first_groups,
-        folded_groups=folded_groups,
+        first_questions=questions[0],
+        further_questions=questions[1],
+        further_count=sum(question.count_answers() for question in questions[1]),
         plot=render_inline(*judged.plot) if judged.plot else None,
         verdict=verdict,
         run_anchor=build_run_anchor,

@@ -23,7 +23,7 @@ from reports.tables.model import (
     TableData,
     TableRow,
 )
-from reports.tables.notes import EFFECT_SIZES
+from reports.tables.notes import CHANCES, EFFECT_SIZES
 
 Column = tuple[str, bool, list[Field]]  # header, whether it is further, a field for each row
 FURTHER = "Further metrics and statistics:"
@@ -194,15 +194,18 @@ def _format_difference(table: TableData, row: TableRow, metric: str) -> Field:
 
 
 def _format_statistics(results: Sequence[MeasuredMetric]) -> dict[str, list[str]]:
-    """Return header → column: p (if any can be at most 0.05 with these seeds), d_z, P(better)."""
+    """Return header → column: p (if any can be at most 0.05 with these seeds), chances, d_z, …"""
     comparisons = [result.compared for result in results]
     columns = {}
     if any(map(_can_permutation_decide, comparisons)):
         columns["p (permutation)"] = [labels.format_p(result.p_corrected) for result in results]
+    chances = [comparison.chances if comparison else None for comparison in comparisons]
+    if any(chances):
+        columns[CHANCES] = [", ".join(f"{chance:.2f}" for chance in each or ()) for each in chances]
     sizes = [comparison.dz if comparison else None for comparison in comparisons]
     columns["d_z"] = ["" if dz is None else labels.format_number(dz, 2) for dz in sizes]
-    chances = [comparison.improvement for comparison in comparisons if comparison]
-    header = "P(better)" if any(c and c.low is None for c in chances) else "P(better) [95 %]"
+    shares = [comparison.improvement for comparison in comparisons if comparison]
+    header = "P(better)" if any(c and c.low is None for c in shares) else "P(better) [95 %]"
     columns[header] = [_format_improvement(result) for result in results]
     return columns
 

@@ -1,30 +1,43 @@
 """Write the verdict in words: a summary, then a line for each comparison."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
 from reports.tables.labels import (
     display_scale,
     format_confidence,
-    format_metric_label,
+    format_difference_label,
     format_metric_name,
+    format_number,
     format_signed_metric,
     format_with_interval,
+    is_share,
 )
 from reports.tables.notes import explain_searches
-from reports.tables.verdict import Verdict, group_verdicts
+from reports.tables.questions import (
+    SWITCHED_OFF,
+    TAGS,
+    Answer,
+    Part,
+    Question,
+    build_questions,
+    format_setting,
+    format_tag,
+)
+from reports.tables.verdict import Verdict
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
 MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence
 TITLE = "## Verdict"
-NEUTRAL = "(best is neutral)"  # end of the label of a row whose best cell is the baseline
-POPULATIONS = {
-    "seed": "Claims are about further seeds on this split of the classes, not about others.",
-    "split": "Claims over splits are about further classes of the same data set.",
-    "class": "Claims over classes are about further classes like these, given this training set.",
+# what a claim is about, by its unit
+SCOPES = {
+    "seed": "Holds for further seeds on this split of the data set{name}, not for other classes.",
+    "split": "Holds for further classes of the data set{name}, not for other data sets.",
+    "class": "Holds for further classes like these of the data set{name}, given this training set.",
 }
 
 
@@ -33,7 +46,7 @@ class VerdictSection:
     """The section of the verdict.
 
     Attributes:
-        headline: the summary.
+        headline: why there is no verdict, or how controls came out.
         plot: the forest plot and its SVG file.
         warnings: what to check before the numbers are used.
     """
@@ -43,73 +56,115 @@ class VerdictSection:
     plot: tuple[DrawnFigure, Path] | None
     warnings: Sequence[str] = ()
 
-
-def format_group_heading(group: Sequence[Verdict]) -> str:
-    """Write `Recall@1, test (%), against NormSoftmax`."""
-    return f"{format_metric_label(group[0].metric)}, against {group[0].baseline}"
-
-
-def format_difference(verdict: Verdict) -> str:
-    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
-    gap = verdict.difference
-    if gap is None:
-        return ""
-    return format_with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
+    @cached_property
+    def questions(self) -> list[Question]:
+        """The questions that the verdicts answer."""
+        return build_questions(self.verdicts)
 
 
 def format_call(verdict: Verdict) -> str:
-    """Write the verdict: `better`, `no difference above 0.3`, `same as NormSoftmax`."""
+    """Write the verdict: `better`, `undecided`, `negligible (worse by at most 0.13)`, …"""
+    if verdict.call == "same" and SWITCHED_OFF.search(verdict.label):
+        return "switched off by tuning"
     if verdict.call == "same":
         return f"same as {verdict.same_as}"
     if verdict.call == "no difference":
         return f"no difference above {_format_smallest(verdict)}"
-    small = f" by less than {_format_smallest(verdict)}" if verdict.small else ""
-    return f"{verdict.call}{small}"
+    gap = verdict.difference
+    if verdict.small and gap is not None and gap.low is not None and gap.high is not None:
+        most = _format_size(verdict, max(abs(gap.low), abs(gap.high)))
+        return f"negligible ({verdict.call} by at most {most})"
+    return TAGS.get(verdict.call, verdict.call)
 
 
 def _format_smallest(verdict: Verdict) -> str:
     return f"{verdict.smallest * display_scale(verdict.metric):g}"
 
 
-def format_evidence(verdict: Verdict) -> str:
-    """Write what a verdict rests on: n, why it is not decided, the printed gain, the tuning."""
-    n, unit, printed = verdict.n, verdict.unit, verdict.printed
-    words = [f"n = {n} {unit}{'' if n == 1 else 's'}"]
-    if verdict.classes:
-        words[0] += f" × {verdict.classes:,} classes"
-    if verdict.searches > 1:
-        words[0] += f", {verdict.searches} searches"
-    if verdict.look:
-        words.append(verdict.look)
-    if verdict.failed:
-        words.append(verdict.failed)
-    if verdict.call == "no result":
-        words.append("the row or its baseline has not finished")
-    elif verdict.call == "same" and NEUTRAL in verdict.label:
-        words.append(
-            "its best configuration is the baseline: the method brought nothing in this search"
-        )
-    elif verdict.call == "same":
+def _format_size(verdict: Verdict, value: float) -> str:
+    """Write the size of a difference without its sign."""
+    return format_number(abs(value) * display_scale(verdict.metric), verdict.digits)
+
+
+def format_effect(verdict: Verdict) -> str:
+    """Write the size of a difference, its interval and its blocks.
+
+    `0.21 points lower (0.15 to 0.28; 8 seeds)`, `between 0.10 lower and 0.80 higher (5 seeds)`
+    """
+    gap, n = verdict.difference, verdict.n
+    blocks = f"{n} {verdict.unit}{'' if n == 1 else 's'}"
+    blocks += f" × {verdict.classes:,} classes" if verdict.classes else ""
+    blocks += f", {verdict.searches} searches" if verdict.searches > 1 else ""
+    points = " points" if is_share(verdict.metric) else ""
+    if verdict.call == "same":
         tenth = float(_format_smallest(verdict)) / 10
-        words.append(f"it differs by less than {tenth:g} and one test image at every {unit}")
-    elif n == 0:
-        words.append(f"no {unit} has results of both rows")
-    elif n == 1:
-        words.append(f"one {unit} gives no interval")
-    elif verdict.advice and not verdict.failed:
-        words.append(verdict.advice)
+        same = "" if verdict.is_term else f"the same as {verdict.same_as}: "
+        least = f"less than {tenth:g} and one test image" if tenth else "nothing"
+        return f"{same}it changes {least} at every {verdict.unit} ({blocks})"
+    if gap is None or verdict.call == "no result":
+        return f"not measured yet: no {verdict.unit} has results of both rows"
+    size, side = _format_size(verdict, gap.mean), "higher" if gap.mean > 0 else "lower"
+    if gap.low is None or gap.high is None:
+        return f"{size}{points} {side} ({blocks}, without an interval)"
+    low, high = (_format_size(verdict, end) for end in (gap.low, gap.high))
+    if gap.low <= 0 <= gap.high:
+        return f"between {low} lower and {high} higher ({blocks})"
+    near, far = (low, high) if gap.low > 0 else (high, low)
+    if verdict.small:
+        return f"{verdict.call} by at most {far}{points} ({near} to {far} {side}; {blocks})"
+    return f"{size}{points} {side} ({near} to {far}; {blocks})"
+
+
+def format_answer(answer: Answer) -> str:
+    """Write what was found: how tuning chose, and the effect."""
+    verdict = answer.verdict
+    if not answer.is_off:
+        return format_effect(verdict)
+    off = f"tuning preferred it switched off{answer.often}"
+    if verdict.call == "same" and SWITCHED_OFF.search(verdict.label):
+        return off
+    return f"{off}, and its best “on” setting is {format_effect(replace(verdict, small=False))}"
+
+
+def format_evidence(verdict: Verdict) -> str:
+    """Write what else a reader must know of a verdict, clause by clause; may be empty."""
+    clauses = [*filter(None, (verdict.look, verdict.failed))]
+    if verdict.call == "open" and verdict.chances is not None:
+        clauses.append(_format_chances(verdict))
+    if verdict.advice and not verdict.failed:
+        clauses.append(verdict.advice)
     if verdict.own is not None:
-        own = f"{verdict.own * display_scale(verdict.metric):.{verdict.digits}f}"
-        rows = verdict.lengthened_by or "the other rows"
-        words.append(f"the scatter of {rows} lengthens this interval, which would be ±{own} alone")
-    if printed is not None:
-        value = format_signed_metric(printed.value, printed.metric, 1)
-        name = "" if printed.metric == verdict.metric else f" {format_metric_name(printed.metric)}"
-        source = f" ({printed.source})" if printed.source else ""
-        position = "inside" if printed.inside else "outside"
-        excluded = ": a gain of this size is excluded" if printed.excluded else ""
-        words.append(f"the printed {value}{name}{source} is {position} its interval{excluded}")
-    return "; ".join([*words, *filter(None, (verdict.terms, verdict.tuned))])
+        own, rows = _format_size(verdict, verdict.own), verdict.lengthened_by or "the other rows"
+        clauses.append(
+            f"the scatter of {rows} lengthens this interval, which would be ±{own} alone"
+        )
+    return "; ".join(filter(None, [*clauses, _format_gain(verdict), verdict.terms, verdict.tuned]))
+
+
+def _format_chances(verdict: Verdict) -> str:
+    """Write the three chances: `chances: 53 % worse by more than 0.3, …`."""
+    assert verdict.chances is not None
+    worse, within, better = (f"{100 * chance:.0f} %" for chance in verdict.chances)
+    if not verdict.smallest:
+        return f"chances: {worse} worse, {better} better"
+    delta = _format_smallest(verdict)
+    return (
+        f"chances: {worse} worse by more than {delta}, {within} within ±{delta}, {better} better "
+        f"by more than {delta}"
+    )
+
+
+def _format_gain(verdict: Verdict) -> str:
+    """Write a printed gain beside the same metric; it is compared on the same data set alone."""
+    if (gain := verdict.printed) is None:
+        return ""
+    name, gap = format_metric_name(gain.metric), gain.measured
+    measured = format_with_interval(gap.mean, gap.low, gap.high, gain.metric, 1)
+    printed = format_signed_metric(gain.value, gain.metric, 1)
+    text = f"{name} here: {measured}; the paper reports {printed} on {gain.data or 'its data'}"
+    if gain.is_same_data and gap.low is not None and gap.high is not None:
+        text += f", {'inside' if gap.low <= gain.value <= gap.high else 'outside'} this interval"
+    return text
 
 
 def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
@@ -119,37 +174,78 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
     families = len({(v.key, "" if v.in_matrix else v.baseline) for v in verdicts})
     matrix = ", or of a table with a matrix" if any(v.in_matrix for v in verdicts) else ""
     several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
-    units = dict.fromkeys("class" if v.classes else v.unit for v in verdicts)
-    populations = " ".join(POPULATIONS[unit] for unit in units)
-    populations += "".join(
-        f" {text}"
-        for text in dict.fromkeys(explain_searches(v.searches, v.unit, v.n) for v in verdicts)
-        if text
-    )
+    chances = ""
+    if any(v.call == "open" and v.chances for v in verdicts):
+        chances = (
+            " Chances are those of the t distribution of a row's own difference (flat prior), not "
+            "corrected for the number of comparisons."
+        )
     level = " or ".join(dict.fromkeys(format_confidence(v.level) for v in verdicts))
     return (
-        "Better or worse: the interval leaves out 0. No difference: the interval lies within ±δ, "
-        f"the smallest effect of interest. Open: neither. Intervals hold together with {level} "
-        f"over the comparisons of one table and baseline{matrix}.{several} {populations}"
+        "Better or worse: the interval leaves out 0; negligible: it also lies within ±δ, the "
+        "smallest effect of interest. No difference: it contains 0 and lies within ±δ. Undecided: "
+        f"neither. Intervals hold together with {level} over the comparisons of one table and "
+        f"baseline{matrix}.{several}{chances}"
     )
 
 
-def _take_first_groups(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    return group_verdicts([*chain.from_iterable(group_verdicts(verdicts))][:MAX_LINES])
+def format_measure(question: Question) -> str:
+    """Write `MAP@R, test, in points; 95 % intervals in parentheses`, after the table of terms."""
+    verdict = question.verdict
+    title = f"{verdict.title}. " if verdict.is_term else ""
+    return f"{title}{format_difference_label(verdict.metric)}; 95 % intervals in parentheses."
+
+
+def count_tags(part: Part) -> str:
+    """Count the verdicts of a part: `1 better, 2 undecided`."""
+    counts = Counter(format_tag(answer, is_reply=False) for answer in part.answers)
+    return ", ".join(f"{count} {tag}" for tag, count in counts.items())
+
+
+def format_scope(question: Question) -> str:
+    """Say what the answers hold for; setting by setting if that differs."""
+    scopes: dict[str, list[str]] = {}
+    for part in question.parts:
+        verdict = part.verdict
+        scope = SCOPES["class" if verdict.classes else verdict.unit]
+        text = scope.format(name=f" {verdict.data}".rstrip())
+        searches = explain_searches(verdict.searches, verdict.unit, verdict.n)
+        scopes.setdefault(f"{text} {searches}".strip(), []).append(format_setting(part))
+    if len(scopes) == 1:
+        return next(iter(scopes))
+    return " ".join(f"{', '.join(names)}: {text}" for text, names in scopes.items())
+
+
+def _format_lines(judged: VerdictSection, *, marks: str, limit: int | None = None) -> list[str]:
+    """Return the questions with their answers as lines of Markdown or, without marks, of text."""
+    lines, left = list[str](), limit or len(judged.verdicts)
+    for question in judged.questions:
+        if left <= 0:
+            break
+        lines += [f"{marks}{question.text}{marks} {format_measure(question)}", ""]
+        for part in question.parts:
+            setting = format_setting(part)
+            if not question.has_one_name and not part.verdict.is_term:
+                lines += [f"{setting}: {count_tags(part)}.", ""]
+            for answer in part.answers[: max(left, 0)]:
+                name = setting if question.has_one_name else answer.name
+                tag = format_tag(answer, is_reply=question.has_one_name)
+                evidence = format_evidence(answer.verdict)
+                words = "; ".join(filter(None, (format_answer(answer), evidence)))
+                lines.append(f"- {name}: {marks}{tag}{marks}; {words}")
+            left -= len(part.answers)
+            lines.append("")
+        lines += [format_scope(question), ""]
+    if left < 0:
+        lines += [f"And {-left} more in the report.", ""]
+    return lines
 
 
 def format_plain_verdict(judged: VerdictSection) -> str:
-    """Write headline, warnings and the first comparisons, in groups, for a terminal."""
-    lines = [f"Verdict  {judged.headline}", *(f"Warning  {text}" for text in judged.warnings)]
-    for group in _take_first_groups(judged.verdicts):
-        rows = [[format_call(v), v.label, format_difference(v)] for v in group]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines.append(f"  {group[0].title}: {format_group_heading(group)}")
-        for verdict, row in zip(group, rows, strict=True):
-            padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-            lines.append(f"    {'  '.join(padded)}  {format_evidence(verdict)}")
-    if len(judged.verdicts) > MAX_LINES:
-        lines.append(f"  and {len(judged.verdicts) - MAX_LINES} more in the report.")
+    """Write headline, warnings and the first questions with their answers for a terminal."""
+    lines = [f"Verdict  {judged.headline}".rstrip()]
+    lines += [line for line in _format_lines(judged, marks="", limit=MAX_LINES) if line]
+    lines += [f"Warning  {text}" for text in judged.warnings]
     if text := explain_verdicts(judged.verdicts):
         lines.append(text)
     return "\n".join(lines) + "\n"
@@ -166,34 +262,22 @@ def format_run_description(judged: VerdictSection, report: str, local: str = "")
     """
     links = {"The report": report, "Its page of `ablate ui`": local}
     linked = " ".join(f"[{name}]({address})" for name, address in links.items() if address)
-    lines = [TITLE, "", f"**{judged.headline}** {linked}".rstrip(), ""]
-    lines += _format_groups(_take_first_groups(judged.verdicts))
-    if len(judged.verdicts) > MAX_LINES:
-        lines.append(f"And {len(judged.verdicts) - MAX_LINES} more in the report.")
+    headline = f"**{judged.headline}**" if judged.headline else ""
+    lines = [TITLE, "", f"{headline} {linked}".strip(), ""]
+    lines += _format_lines(judged, marks="**", limit=MAX_LINES)
     text = "\n".join(lines).strip() + "\n"
     if len(text) <= MAX_TAG_LENGTH:
         return text
     return text[:MAX_TAG_LENGTH].rpartition("\n")[0] + "\n\nMore in the report.\n"
 
 
-def _format_groups(groups: Sequence[Sequence[Verdict]]) -> list[str]:
-    """Return the lines of groups of comparisons in Markdown."""
-    lines = []
-    for group in groups:
-        lines += [f"{group[0].title}: {format_group_heading(group)}", ""]
-        for verdict in group:
-            words = "; ".join(filter(None, (format_difference(verdict), format_evidence(verdict))))
-            lines.append(f"- **{format_call(verdict)}** · {verdict.label}: {words}")
-        lines.append("")
-    return lines
-
-
 def format_verdict_section(judged: VerdictSection) -> list[str]:
     """Return the report's section on its verdicts as lines of Markdown."""
-    lines = [TITLE, "", f"**{judged.headline}**", ""]
+    lines = [TITLE, ""]
+    lines += [f"**{judged.headline}**", ""] if judged.headline else []
+    lines += _format_lines(judged, marks="**")
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []
-    lines += _format_groups(group_verdicts(judged.verdicts))
     if text := explain_verdicts(judged.verdicts):
         lines += [text, ""]
     if judged.plot:

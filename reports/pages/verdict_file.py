@@ -50,6 +50,10 @@ def read_verdicts(path: Path) -> SweepVerdicts:
     for fields in document["verdicts"]:
         gap, printed = fields["difference"], fields["printed"]
         fields["difference"] = Difference(**gap) if gap else None
-        fields["printed"] = PrintedGain(**printed) if printed else None
+        fields["printed"] = None  # files of earlier versions lack the difference beside a gain
+        if printed and "measured" in printed:
+            measured = Difference(**printed.pop("measured"))
+            fields["printed"] = PrintedGain(measured=measured, **printed)
+        fields |= {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
         verdicts.append(Verdict(**fields))
     return SweepVerdicts(document["sweep"], document["sweep_id"], document["rule"], tuple(verdicts))

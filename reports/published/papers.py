@@ -20,6 +20,12 @@ from reports.recipe import PrintedRows, RecipePart
 
 FOLDER = Path(__file__).parent
 UNITS = {"percent": 100.0, "one": 1.0}
+DATA_SETS = {  # beginning of a column, or a table's `data` → data set: its name here, and in papers
+    "CUB": ("cub200", "CUB-200-2011"),
+    "CAR": ("cars196", "Cars196"),
+    "SOP": ("sop", "Stanford Online Products"),
+    "INSHOP": ("inshop", "In-Shop Clothes Retrieval"),
+}
 
 
 class Slip(RecipePart):
@@ -59,9 +65,10 @@ class PrintedValue:
 
 
 class PublishedTable(RecipePart):
-    """One printed table. unit: given if it is not the paper's."""
+    """One printed table. unit: given if it is not the paper's. data: if its columns do not say."""
 
     source: str
+    data: str = ""
     caption: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -69,6 +76,10 @@ class PublishedTable(RecipePart):
     paper: str = ""
     protocol: Literal["test-selected", "validation-selected"] = "test-selected"
     unit: Literal["percent", "one"] | None = None
+
+    def find_data_set(self, column: str) -> tuple[str, str]:
+        """Return the name of a column's data set here and in papers; two empty texts if unknown."""
+        return DATA_SETS.get(self.data or column.partition("/")[0], ("", ""))
 
     def get_row(self, name: str) -> Row:
         """Return the row called `name`; ReportError lists the names of all rows."""
@@ -145,8 +156,8 @@ def load_published_table(reference: str) -> PublishedTable:
     return table.model_copy(update=update)
 
 
-def compute_printed_gain(rows: PrintedRows) -> tuple[float, str]:
-    """Return the printed row minus its baseline row, between 0 and 1, and where both are printed.
+def compute_printed_gain(rows: PrintedRows) -> float:
+    """Return the printed row minus its baseline row, between 0 and 1.
 
     ReportError: the paper has no such table, row or column, or prints a dash.
     """
@@ -160,5 +171,4 @@ def compute_printed_gain(rows: PrintedRows) -> tuple[float, str]:
                 "Name another column."
             )
         numbers.append(number)
-    gain = (numbers[0].value - numbers[1].value) / numbers[0].scale
-    return gain, f"{rows.column}, {table.source} of {table.paper}"
+    return (numbers[0].value - numbers[1].value) / numbers[0].scale

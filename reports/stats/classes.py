@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from reports.stats.blocks import LEVEL
 from reports.stats.comparison_rule import ComparisonRule, Sample
 from reports.stats.variance import DRAWS
 
@@ -64,6 +65,14 @@ class OverClasses(ComparisonRule):
             for name in sample.rows
         }
         return {name: (half, half) for name, half in halves.items()}
+
+    def compute_error(self, name: str) -> tuple[float, int]:
+        """Return an error and its degrees of freedom with which t gives the row's own interval."""
+        from scipy import stats
+
+        df = len(self.queries) - 1
+        half = compute_half_width(self.differences[name], self.queries, LEVEL)
+        return half / float(stats.t.ppf((1 + LEVEL) / 2, df)), df
 
 
 @dataclass(frozen=True)

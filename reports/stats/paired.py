@@ -61,6 +61,33 @@ def paired_difference(
     return Difference(mean, *ends, len(d), "paired t")
 
 
+def compute_chances(
+    mean: float, error: float, df: int, smallest: float, *, lower_is_better: bool = False
+) -> tuple[float, float, float] | None:
+    """Return the chances that a true difference is worse than −δ, within ±δ, and better than δ.
+
+    They are those of the t distribution with the difference's own standard error, which is its
+    posterior under a flat prior (on the mean and the logarithm of the standard deviation). Unlike
+    an interval they are not corrected for a family. None without an error or its degrees of
+    freedom.
+
+    Args:
+        error: standard error of `mean`. df: its degrees of freedom. smallest: δ.
+
+    References:
+        Benavoli et al., "Time for a change: a tutorial for comparing multiple classifiers through
+            Bayesian analysis", JMLR 18 (2017), §4.1, without its correlation of folds.
+    """
+    from scipy import special
+
+    if df < 1 or not 0 < error < np.inf:
+        return None
+    below = float(special.stdtr(df, (-smallest - mean) / error))
+    above = float(special.stdtr(df, (mean - smallest) / error))
+    worse, better = (above, below) if lower_is_better else (below, above)
+    return worse, 1 - below - above, better
+
+
 def permutation_p(differences: Sequence[float]) -> float | None:
     """Return the two-sided p of a paired sign-flip permutation test on the mean; None for n < 2.
 

@@ -1,8 +1,11 @@
 """Compare cells with a baseline cell: components, variants, settings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from reports.errors import ReportError
 from reports.frame import OTHER, DataFrame, Frame
@@ -261,11 +264,22 @@ def _compare_rows(
                 if judgement is not None and judgement.call is not None and is_open:
                     judgement = replace(judgement, call="open", small=False)
                 if judgement is not None:
+                    sd = None
+                    if over_searches and judgement.interval:
+                        sd = over_searches.compute_sd(cell)
+                    chances = _compute_row_chances(
+                        samples[base].compute_differences(cell),
+                        find_smallest(frame, metric),
+                        lower_is_better=sign < 0,
+                        error=over_classes.compute_error(cell) if over_classes else None,
+                        search_error=(sd / len(searches) ** 0.5, len(searches) - 1) if sd else None,
+                    )
                     is_shown = not is_withheld and not {cell, base} & other_regimes.keys()
                     comparison = replace(
                         comparison,
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
+                        chances=chances if is_shown and judgement.call else None,
                         family=size,
                         level=samples[base].level,
                         classes=len(over_classes.queries) if over_classes else 0,
@@ -273,9 +287,7 @@ def _compare_rows(
                         if over_classes
                         else None,
                         searches=len(searches) or 1,
-                        searches_sd=over_searches.compute_sd(cell)
-                        if over_searches and judgement.interval
-                        else None,
+                        searches_sd=sd,
                     )
                 comparisons[cell] = comparison
         tested = [cell for cell, judgement in judgements.items() if judgement.call]
@@ -296,6 +308,30 @@ def _join_comparisons(
     interval = join_intervals(worst.difference, without)
     judgement = decide(interval, smallest, lower_is_better=sign < 0)
     return replace(worst, difference=interval, judgement=judgement)
+
+
+def _compute_row_chances(
+    differences: np.ndarray,
+    smallest: float,
+    *,
+    lower_is_better: bool,
+    error: tuple[float, int] | None,
+    search_error: tuple[float, int] | None,
+) -> tuple[float, float, float] | None:
+    """Return `compute_chances` of differences; None for fewer than two blocks.
+
+    Args:
+        error: standard error and degrees of freedom, if they are not those of the differences.
+        search_error: those of the scatter of searches, which the error then contains.
+    """
+    n = len(differences)
+    if n < 2:
+        return None
+    size, df = error or (float(differences.std(ddof=1)) / n**0.5, n - 1)
+    if search_error is not None:
+        size, df = math.hypot(size, search_error[0]), min(df, search_error[1])
+    mean = float(differences.mean())
+    return paired.compute_chances(mean, size, df, smallest, lower_is_better=lower_is_better)
 
 
 def _build_search_samples(

@@ -51,6 +51,7 @@ class Comparison:
         delta, improvement: Cliff's delta and P(better), of all pairs of runs, or within splits.
         p: of the permutation test, Holm-corrected over the family.
         judgement: the verdict, whose interval `difference` has.
+        chances: see `compute_chances`, of the row's own difference.
         family: number of comparisons of the correction.
         level: at which the intervals of the family hold together.
         classes: number of classes over which the interval holds; 0 if it is over seeds or splits.
@@ -66,6 +67,7 @@ class Comparison:
     improvement: Improvement | None
     p: float | None = None
     judgement: Judgement | None = None
+    chances: tuple[float, float, float] | None = None
     family: int = 0
     level: float = LEVEL
     classes: int = 0

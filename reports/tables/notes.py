@@ -21,8 +21,14 @@ from reports.tables.labels import display_scale, format_confidence, format_metri
 from reports.tables.model import Comparison, TableRow
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
-SIZES = f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
-CHANCES = {  # by what is compared
+CHANCES = "worse, within ±δ, better"  # the header of the column of chances
+SIZES = (
+    f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. "
+    f"{CHANCES.capitalize()}: the chances that the true difference is worse than −δ, between, or "
+    "better than δ, by the t distribution of the row's own difference (flat prior; not corrected "
+    "for the number of comparisons). P(better): "
+)
+WINS = {  # by what is compared
     "seed": "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs of "
     "one side win.",
@@ -133,7 +139,7 @@ def _explain_differences(frame: Frame, recipe: Table, rows: Sequence[TableRow]) 
         f"{rule.description} Better or worse: the interval leaves out 0. "
         "No difference: it lies within ±δ. Open: neither.",
         *([f"Looks: {look}. {LOOKS}"] if look else []),
-        SIZES + CHANCES[unit],
+        SIZES + WINS[unit],
         f"{describe_criterion(frame, recipe.study, primary)} decides{smallest}; {count}.",
         *_explain_search_scatter(recipe, [item for item in comparisons if item]),
         *(_explain_class_blocks(recipe, rows, judged) if recipe.blocks else []),

@@ -4,17 +4,16 @@ A compare table is judged row by row, a table of components by the terms of its 
 effects, and all on − all off). The interval printed with a verdict is the one that decides it.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from reports.frame import DataFrame, Frame
-from reports.published.papers import compute_printed_gain
+from reports.published.papers import compute_printed_gain, load_published_table
 from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
 from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
-from reports.stats.paired import Difference
+from reports.stats.paired import Difference, compute_chances
 from reports.stats.variance import Family
 from reports.tables.advice import (
     advise_on_classes,
@@ -35,15 +34,16 @@ from reports.tables.cells import (
     find_sign,
     find_smallest,
 )
-from reports.tables.comparison import ON
+from reports.tables.comparison import ON, find_method_column
 from reports.tables.effects import fit_study
 from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
-from reports.tables.model import AnyTable, MeasuredMetric, TableData, TableRow
+from reports.tables.model import AnyTable, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)
 DECIDED = ("better", "worse")
+REGIMES = {"frozen": "frozen backbone", "finetune": "whole network"}
 TOTAL = "all on − all off"
 NOT_COMPARED = "No table sets cells beside a baseline, so there is no comparison to judge."
 WITHHELD = (
@@ -54,19 +54,19 @@ WITHHELD = (
 
 @dataclass(frozen=True)
 class PrintedGain:
-    """A gain that a paper prints, on the scale of the runs, beside the measured interval.
+    """A gain that a paper prints, on the scale of the runs, beside the measured difference.
 
     Attributes:
-        inside: whether the interval contains the gain.
-        excluded: whether the whole interval is worse than the gain.
-        source: the printed table and column, if they belong to this row alone.
+        metric: of both. measured: the row's difference in this metric.
+        data: the paper's data set. is_same_data: whether the row was measured on it; only then can
+            gain and interval be compared.
     """
 
     metric: str
     value: float
-    inside: bool
-    excluded: bool = False
-    source: str = ""
+    measured: Difference
+    data: str = ""
+    is_same_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,9 @@ class Verdict:
     Attributes:
         title, key: of the table. cell: of the row, or name of the term (`is_term`).
         label, baseline: both names for readers.
+        name, rival: of the row and its baseline without the settings that both have in common.
+        settings: these, in words: what of the network trains, levels of crossed factors.
+        data: the data set.
         difference: paired, on the scale of the runs, over n common seeds or splits (`unit`).
         small: whether the whole interval lies inside ±δ (`smallest`).
         same_as: the row that this one equals.
@@ -85,6 +88,7 @@ class Verdict:
         level: of the family's intervals.
         look: the number of the look, in words, if there are several.
         failed: how many runs of the row and its baseline failed, in words; empty if none did.
+        chances: that the true difference is worse than −δ, within ±δ, and better than δ.
         advice: what would shorten the interval of an open verdict, and to what; empty if unknown.
         own: half of the row's own interval, on the scale of the runs, if the scatter of other rows
             lengthens it much. lengthened_by: the names of these rows; empty if most rows do.
@@ -121,6 +125,11 @@ class Verdict:
     failed: str = ""
     level: float = LEVEL
     look: str = ""
+    chances: tuple[float, float, float] | None = None
+    name: str = ""
+    rival: str = ""
+    settings: tuple[str, ...] = ()
+    data: str = ""
     advice: str = ""
     own: float | None = None
     lengthened_by: str = ""
@@ -141,18 +150,10 @@ def judge_tables(frame: Frame, tables: Sequence[AnyTable]) -> list[Verdict]:
     return verdicts
 
 
-def group_verdicts(verdicts: Sequence[Verdict]) -> list[list[Verdict]]:
-    """Group comparisons by table and baseline, each group in the order better, worse, …"""
-    groups: dict[tuple[str, str], list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault((verdict.key, verdict.baseline), []).append(verdict)
-    return [sorted(group, key=lambda item: CALLS.index(item.call)) for group in groups.values()]
-
-
 def summarize_verdicts(
     frame: Frame, verdicts: Sequence[Verdict], tables: Sequence[AnyTable] = ()
 ) -> str:
-    """Return one sentence that counts the verdicts by kind, or says why `tables` have none."""
+    """Say why `tables` have no verdict, or how controls came out; empty where rows answer."""
     if not (frame.cells["status"] == "done").any():
         trials = frame.cells["trial_id"].nunique()
         return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
@@ -162,20 +163,7 @@ def summarize_verdicts(
         rows = [row for table in tables if isinstance(table, TableData) for row in table.rows]
         has_baseline = any(row.against not in (None, row.cell) for row in rows)
         return WITHHELD if has_baseline else NOT_COMPARED
-    if controls := _summarize_controls(verdicts):
-        return controls
-    counts = Counter(verdict.call for verdict in verdicts)
-    names = {"no difference": "no difference above δ"}
-    parts = [
-        f"{counts[call]} {names.get(call, call)}"
-        for call in CALLS
-        if (counts[call] and call != "same") or call in DECIDED
-    ]
-    same = f"; {counts['same']} the same as another row" if counts["same"] else ""
-    compared = len(verdicts) - counts["same"]
-    if not compared:
-        return f"Rows compared: {len(verdicts)}, each the same as another row."
-    return f"Of {compared} comparison{'' if compared == 1 else 's'}: {', '.join(parts)}{same}."
+    return _summarize_controls(verdicts)
 
 
 def _summarize_controls(verdicts: Sequence[Verdict]) -> str:
@@ -229,6 +217,7 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 cell=row.cell,
                 label=_describe_row(table, row),
                 baseline=_describe_row(table, base),
+                **_describe_setting(frame, table, row, base),
                 call=(judgement.call or "same") if has_results else "no result",
                 difference=gap,
                 n=gap.n if gap else 0,
@@ -241,11 +230,14 @@ def _judge_rows(frame: Frame, table: TableData) -> list[Verdict]:
                 classes=comparison.classes,
                 searches=comparison.searches,
                 searches_sd=comparison.searches_sd,
+                chances=comparison.chances,
                 terms=judge_terms_of_row(row.shares, base.shares),
                 failed=_describe_failures(frame, row, base),
                 own=judgement.own,
                 lengthened_by=" and ".join(
-                    _describe_row(table, rows[cell]) for cell in judgement.lengthened_by
+                    _describe_setting(frame, table, rows[cell], base).get("name")
+                    or _describe_row(table, rows[cell])
+                    for cell in judgement.lengthened_by
                 ),
             )
         )
@@ -307,6 +299,27 @@ def _describe_failures(frame: Frame, row: TableRow, base: TableRow) -> str:
     return f"{text}: left out or the worst" if text and frame.recipe.failed else text
 
 
+def _describe_setting(
+    frame: Frame, table: TableData, row: TableRow, base: TableRow | None = None
+) -> dict[str, Any]:
+    """Return `Verdict.name`, `rival`, `settings` and `data` of a row and its baseline."""
+    trials = frame.trials[frame.trials["run_id"].isin(row.run_ids)]["params"]
+    modes = dict.fromkeys(params.get("backbone.mode", "") for params in trials)
+    sets = dict.fromkeys(params.get("data.name", "") for params in trials)
+    facts: dict[str, Any] = {"data": ", ".join(filter(None, sets))}
+    settings = [REGIMES.get(mode, f"backbone {mode}") for mode in modes if mode]
+    if base is not None and table.recipe.kind != "components":
+        column = find_method_column(table.recipe, table.headers)
+        (name, others), (rival, rival_others) = (
+            (levels[column], [*levels[:column], *levels[column + 1 :]])
+            for levels in (row.levels, base.levels)
+        )
+        if others == rival_others:
+            facts |= {"name": name, "rival": rival}
+            settings += others
+    return {**facts, "settings": tuple(settings)}
+
+
 def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
     """Say how many trials tuned a row and its baseline; empty for a method's components."""
     if row.tuned is None:  # `tuned` writes the number of trials, `tuning`, in words
@@ -322,34 +335,28 @@ def _describe_tuning(table: TableData, row: TableRow, base: TableRow) -> str:
 def _compare_with_print(
     frame: Frame, table: TableData, row: TableRow, base: TableRow
 ) -> PrintedGain | None:
-    """Compare the gain that a paper prints for a row with the measured interval.
+    """Set the gain that a paper prints for a row beside the row's difference in the same metric.
 
-    The gain is the one that the recipe names for the row in `gains`; else that
-    of the first metric which has an interval, and printed numbers of both rows. None without any.
+    The gain is the one that the recipe names for the row in `gains`; else that of the first metric
+    which has printed numbers of both rows. None without any, or without an interval.
     """
-    if row.gain is not None:
-        gain, source = compute_printed_gain(row.gain)
-        sign = find_sign(frame, table.recipe.study, row.gain.metric)
-        return _place_gain(row.measured[row.gain.metric], row.gain.metric, gain, sign, source)
-    for metric in table.metrics:
+    recipe = table.recipe
+    for metric in [row.gain.metric] if row.gain else table.metrics:
         printed, base_printed = row.measured[metric].printed, base.measured[metric].printed
-        if printed and base_printed:
+        gap = row.measured[metric].difference
+        if gap is None or gap.low is None or gap.high is None:
+            continue
+        if row.gain is not None:
+            gain, source, column = compute_printed_gain(row.gain), row.gain.table, row.gain.column
+        elif recipe.published is not None and printed and base_printed:
             gain = (printed.value - base_printed.value) / printed.scale
-            sign = find_sign(frame, table.recipe.study, metric)
-            if placed := _place_gain(row.measured[metric], metric, gain, sign):
-                return placed
+            source, column = recipe.published.table, recipe.find_published_column(metric) or ""
+        else:
+            continue
+        name, title = load_published_table(source).find_data_set(column)
+        measured_on = _describe_setting(frame, table, row)["data"]
+        return PrintedGain(metric, gain, gap, title, bool(name) and name == measured_on)
     return None
-
-
-def _place_gain(
-    measured: MeasuredMetric, metric: str, gain: float, sign: int, source: str = ""
-) -> PrintedGain | None:
-    """Set a printed gain beside the measured interval; None without an interval."""
-    gap = measured.difference
-    if gap is None or gap.low is None or gap.high is None:
-        return None
-    excluded = gain < gap.low if sign < 0 else gain > gap.high
-    return PrintedGain(metric, gain, gap.low <= gain <= gap.high, excluded, source)
 
 
 def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
@@ -363,18 +370,26 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     metric, cells = table.metrics[0], frame.select_study(table.recipe.study)
     sign, failures = find_sign(frame, table.recipe.study, metric), find_failures(cells)
     level = find_level(frame, table.recipe.study)
-    gaps, unchanged, error_df = _estimate_terms(frame, cells, metric, level)
-    if gaps and failures.any() and frame.recipe.failed:
-        worst, *_ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
-        unknown = Difference(0.0, None, None, 0, "")
-        gaps = {name: join_intervals(worst.get(name, unknown), gap) for name, gap in gaps.items()}
+    terms, error_df = _estimate_terms(frame, cells, metric, level)
+    if terms and failures.any() and frame.recipe.failed:
+        worst, _ = _estimate_terms(frame, count_as_worst(cells, metric, sign), metric, level)
+        unknown = _Term(Difference(0.0, None, None, 0, ""))
+        terms = {
+            name: _Term(join_intervals(worst.get(name, unknown).gap, term.gap))
+            for name, term in terms.items()
+        }
     is_open = frame.recipe.failed is None and failures.any()
     shared = _collect_shared_fields(frame, table)
+    shared |= _describe_setting(frame, table, table.rows[0])
     verdicts = []
-    for name, gap in gaps.items():
+    for name, (gap, error, same) in terms.items():
         judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
         judgement = Judgement(gap, "open") if is_open else judgement
-        same = name in unchanged
+        chances = None
+        if error is not None and not same:
+            chances = compute_chances(
+                gap.mean, error, error_df, shared["smallest"], lower_is_better=sign < 0
+            )
         verdict = Verdict(
             **shared,
             cell=name,
@@ -385,9 +400,10 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
             n=gap.n,
             small=judgement.small,
             same_as="off" if same else "",
-            family=len(gaps),
+            family=len(terms),
             is_term=True,
             failed=describe_failures(int(failures.sum()), len(cells)),
+            chances=chances,
         )
         half = find_long_half(verdict)
         if half is not None and verdict.unit == "seed":
@@ -398,38 +414,47 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
     return verdicts
 
 
+class _Term(NamedTuple):
+    """The difference that a component makes.
+
+    Attributes:
+        error: its standard error; None if failed runs are judged both ways.
+        is_inert: whether the component changes nothing at any seed.
+    """
+
+    gap: Difference
+    error: float | None = None
+    is_inert: bool = False
+
+
 def _estimate_terms(
     frame: Frame, cells: DataFrame, metric: str, level: float
-) -> tuple[dict[str, Difference], set[str], int]:
-    """Return the differences of components and of all on − all off, and how they were estimated.
+) -> tuple[dict[str, _Term], int]:
+    """Return the differences of components and of all on − all off, and the error's df.
 
-    Returns:
-        The differences by component, the components that change nothing, and the error's degrees
-        of freedom. The first two are empty where components cannot be judged (`judge_terms`).
+    There are none where components cannot be judged (`judge_terms`).
     """
     factorial = fit_study(frame, cells, metric, level=level)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
-        return {}, set(), 0
+        return {}, 0
     if fit is None or fit.flat or any(effect.low is None for effect in fit.effects):
-        return {}, set(), 0
+        return {}, 0
 
     # differences by component, and of all on − all off; a component may change nothing
     seeds = max(len(values) for _, values in data)
-    gaps: dict[str, Difference] = {}
-    unchanged = set[str]()
+    terms: dict[str, _Term] = {}
     for effect in fit.effects:
         if len(effect.term) == 1 and effect.estimate is not None:
             (factor,) = effect.term
-            name = format_coordinate(factor)
-            gaps[name] = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
-            if _has_no_effect(factor, data, factorial.resolution):
-                unchanged.add(name)
+            gap = Difference(effect.estimate, effect.low, effect.high, seeds, "factorial")
+            is_inert = _has_no_effect(factor, data, factorial.resolution)
+            terms[format_coordinate(factor)] = _Term(gap, effect.se or 0.0, is_inert)
     total = _compute_total(data, varied, fit, level)
     if total is not None:
-        gaps[TOTAL] = total
-    return gaps, unchanged, fit.error_df
+        terms[TOTAL] = _Term(total, (fit.sigma or 0.0) * (2 / total.n) ** 0.5)
+    return terms, fit.error_df
 
 
 def _has_no_effect(factor: str, data: Cells, resolution: float) -> bool:

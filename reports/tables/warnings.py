@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.frame import LARGEST_RATIO, Frame
+from reports.frame import LARGEST_RATIO, Frame, parse_setting
 from reports.stats.levels import Levels
-from reports.tables.cells import collect_trials, find_sign
+from reports.tables.cells import NEUTRAL, collect_trials, find_sign
 from reports.tables.labels import format_level, is_share
 
 FEWEST_STEPS = 100  # of a trial, because optimisers have hardly begun
@@ -127,7 +127,10 @@ def _warn_of_stationary_curves(frame: Frame, study: str, metric: str) -> list[st
 
 
 def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
-    """Return warnings of a search whose trials all tie or are best at an end of a range."""
+    """Return warnings of a search whose trials all tie or are best at an end of a range.
+
+    No warning is needed of an end beyond which the method is off, if it also competed switched off.
+    """
     space = frame.get_declared_study(study).get("space")
     if frame.get_design(study) != "search" or not space:
         return []
@@ -140,16 +143,35 @@ def _warn_of_narrow_ranges(frame: Frame, study: str, metric: str) -> list[str]:
             f"{study}: all {len(trials)} trials have the same {metric}, so none is the best. "
             "Take a harder task, more validation classes or a finer metric."
         )
+    off_values = _find_off_values(frame, study)
     for path, axis in space.items():
         # values of the best trials first; a conditional parameter is not in every trial
         best = [trial.coords[path] for trial in ranked if path in trial.coords]
         if len(best) >= LEAST_TRIALS and (end := find_edge(axis, best)):
+            off = off_values.get(path)
+            if off is not None and (off < axis["low"] if end == "low" else off > axis["high"]):
+                continue
             low, high = format_level(axis["low"]), format_level(axis["high"])
             lines.append(
                 f"{study}: the best value of `{path}`, {format_level(best[0])}, lies at the {end} "
                 f"edge of the range that was searched, {low} to {high}. Widen this range."
             )
     return lines
+
+
+def _find_off_values(frame: Frame, study: str) -> dict[str, float]:
+    """Return the values that switch the method of a search off, if this was among its finalists."""
+    finals = [
+        name
+        for name in frame.study_order
+        if frame.get_design(name) == "promote" and frame.get_declared_study(name).get("of") == study
+    ]
+    cells = frame.cells[frame.cells["study"].isin(finals) & (frame.cells["cell"] == NEUTRAL)]
+    values: dict[str, float] = {}
+    for params in frame.trials["params"][frame.trials["run_id"].isin(cells["run_id"])]:
+        settings = {path: parse_setting(text) for path, text in params.items()}
+        values |= {path: x for path, x in settings.items() if isinstance(x, int | float)}
+    return values
 
 
 def _warn_of_large_gradients(frame: Frame, study: str) -> list[str]:

@@ -17,6 +17,7 @@ best configuration is neutral.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -30,11 +31,12 @@ from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
 from reports.pages.markup import format_pipe_table
-from reports.pages.verdict import explain_verdicts, format_call, format_difference
+from reports.pages.verdict import explain_verdicts, format_call, format_scope
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
 from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
+from reports.tables.questions import build_questions, format_difference
 from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
@@ -113,14 +115,33 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
         grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
-    verdicts = [  # sweeps may give tables equal names, and each has a family of its own
-        replace(line.verdict, key=f"{line.comparison.sweep}: {line.verdict.key}") for line in lines
-    ]
+    verdicts = _list_verdicts(lines)
+    counts = Counter(format_call(verdict).partition(" (")[0] for verdict in verdicts)
+    found = ", ".join(f"{count} {call}" for call, count in counts.items())
+    text += [f"Comparisons: {len(lines)}. Verdicts: {found}.", ""]
+    scopes = dict.fromkeys(format_scope(question) for question in build_questions(verdicts))
     text.append(
         f"Sweeps: {', '.join(sources)}. A row is the best configuration in which the method is on. "
-        f"{explain_verdicts(verdicts)}"
+        f"{explain_verdicts(verdicts)} {' '.join(scopes)}"
     )
     return "\n".join(text)
+
+
+def _list_verdicts(lines: Sequence[Line]) -> list[Verdict]:
+    """Return the verdicts under the names of the overview.
+
+    Sweeps may give tables equal names, and each has a family of its own.
+    """
+    return [
+        replace(
+            line.verdict,
+            key=f"{line.comparison.sweep}: {line.verdict.key}",
+            name=line.comparison.method,
+            rival="the plain loss",
+            settings=(line.comparison.setup,),
+        )
+        for line in lines
+    ]
 
 
 def _format_row(line: Line) -> tuple[Field, ...]:
@@ -128,25 +149,15 @@ def _format_row(line: Line) -> tuple[Field, ...]:
     verdict, comparison = line.verdict, line.comparison
     blocks = f"{verdict.n} {verdict.unit}{'' if verdict.n == 1 else 's'}"
     row = (comparison.method, comparison.setup, verdict.cell.removesuffix(OTHER))
-    judged = (format_difference(verdict), blocks, format_call(verdict), comparison.note)
+    call = format_call(verdict)
+    call += " (tuning preferred it switched off)" if verdict.cell.endswith(OTHER) else ""
+    judged = (format_difference(verdict), blocks, call, comparison.note)
     return tuple(map(Field, row + judged))
 
 
 def draw_overview_plot(lines: Sequence[Line], path: Path) -> None:
     """Draw all differences with intervals (a forest plot) as SVG; ReportError if there are none."""
-    methods: dict[str, dict[str, None]] = {}  # table → methods in it
-    for line in lines:
-        methods.setdefault(line.comparison.table, {})[line.comparison.method] = None
-    verdicts = [
-        replace(
-            line.verdict,
-            title=f"{', '.join(methods[line.comparison.table])}: {line.comparison.setup}",
-            key=f"{line.comparison.sweep}: {line.comparison.table}",
-            label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
-        )
-        for line in lines
-    ]
-    plot = forest.draw_forest_plot(verdicts)
+    plot = forest.draw_forest_plot(_list_verdicts(lines))
     if plot is None:
         raise ReportError("No comparison has a difference to draw. Finish one of the sweeps first.")
     with use_report_style():

@@ -26,8 +26,10 @@ def sweep(
     at: dict[str, float],
     folder: Path,
     name: str = "one",
+    *,
     metric: str = METRIC,
     gains: dict[str, object] | None = None,
+    data: str = "typefaces",
 ) -> SweepVerdicts:
     """Of a sweep that gives each row its level, through the file that its report writes."""
     made = frame(
@@ -37,6 +39,7 @@ def sweep(
         seeds=8,
         names=[*at],
         metric=metric,
+        params=lambda coords: {"data.name": data},
     )
     table = {"kind": "compare", "study": "s", "title": TITLE, "metrics": [metric]}
     table |= {"gains": gains or {}}
@@ -80,21 +83,20 @@ def test_each_row_stands_with_its_difference_and_its_verdict(
     assert "There are 2 families" in text
 
 
-@pytest.mark.parametrize(
-    ("level", "excluded", "inside"),
-    [(0.02, False, False), (0.0181, False, True), (0.005, True, False), (-0.03, True, False)],
-)
-def test_a_printed_gain_stands_beside_the_interval(
-    level: float, excluded: bool, inside: bool, tmp_path: Path
+@pytest.mark.parametrize("data", ["cars196", "typefaces"])
+def test_a_printed_gain_stands_beside_the_difference_with_its_data_set(
+    data: str, tmp_path: Path
 ) -> None:
     """DDML on Proxy-Anchor is printed with 87.86 over 85.99 on Cars."""
     rows = {"table": "ddml/table1", "column": "CAR/R@1", "row": "DDML(+PA)", "baseline": "PA"}
-    read = sweep({"plain": 0.0, "ddml": level}, tmp_path, gains={"ddml": rows | {"metric": METRIC}})
+    gains: dict[str, object] = {"ddml": rows | {"metric": METRIC}}
+    read = sweep({"plain": 0.0, "ddml": 0.02}, tmp_path, gains=gains, data=data)
     (verdict,) = read.verdicts
-    assert verdict.printed is not None
+    assert verdict.printed is not None and verdict.data == data
     assert verdict.printed.value == pytest.approx(0.0187)
-    assert (verdict.printed.excluded, verdict.printed.inside) == (excluded, inside)
-    assert verdict.printed.source.startswith("CAR/R@1, Table 1 of")
+    assert verdict.printed.measured == verdict.difference
+    assert verdict.printed.data == "Cars196"
+    assert verdict.printed.is_same_data == (data == "cars196")
 
 
 def test_what_there_is_not_is_told(sweeps: dict[str, SweepVerdicts], tmp_path: Path) -> None:

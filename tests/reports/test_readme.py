@@ -12,13 +12,13 @@ import yaml
 from reports.errors import ReportError
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
-from reports.pages.verdict import format_difference
 from reports.pages.verdict_file import read_verdicts
 from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
 from reports.tables.build import build_table
 from reports.tables.labels import is_lower_better
+from reports.tables.questions import format_difference
 from tests.reports.made import frame
 from tests.reports.overview import Overview, collect_lines, format_overview
 from tests.reports.overview import fill_block as overview_block

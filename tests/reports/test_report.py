@@ -181,8 +181,8 @@ def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> N
     run = load_frame(sweep.uri, sweep.sweep_id).parents[0]
     address = f"#/experiments/{run.experiment_id}/runs/{run.run_id}/artifacts/report/report.html"
     text = describe()
-    assert text.startswith("## Verdict\n\n**") and f"({address}?workflowType=" in text
-    assert "· DDML (+NormSoftmax): " in text
+    assert text.startswith("## Verdict\n\n[The report]") and f"({address}?workflowType=" in text
+    assert "**Does DDML beat NormSoftmax here?**" in text
     client.set_tag(run.run_id, "mlflow.note.content", "our own words")
     assert describe() == "our own words"
 

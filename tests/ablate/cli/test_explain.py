@@ -38,14 +38,14 @@ def test_a_spec_is_told_study_by_study_with_the_plan_s_facts(
             word.rstrip(",;.:") for word in bullets[name].split()
         }
         assert f"{study.size} cells" in bullets[name]
-    assert "method plain or ddml" in bullets["tuned"] and "mode finetune" in bullets["finetuned"]
+    assert "method plain or ddml" in bullets["tuned"] and "mode frozen" in text
     assert "70 train, 30 validate, 100 test; no class does two" in classes
     judged = [name for name, study in spec.studies.items() if "test" in study.evaluate]
     assert f"They measure the networks of {', '.join(judged)}." in classes
     detects = [line.strip() for line in plan.splitlines() if "table detects" in line]
-    assert len(detects) == 3 and all(line in power for line in detects)
+    assert len(detects) == 2 and all(line in power for line in detects)
     assert "tuned by 26 trials" in power and "about other seeds" in power
-    assert "12 trials to run now and 159 later" in cost and "network_rates" in warnings
+    assert "12 trials to run now and 132 later" in cost and warnings.endswith("- Nothing.\n")
     assert not (tmp_path / "none").exists()
 
 

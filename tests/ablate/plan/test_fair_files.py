@@ -16,13 +16,15 @@ SPACES = Path(__file__).parents[3] / "search_spaces"
 FILES = ["all_methods.yaml", "all_methods_small.yaml", "overfit.yaml", "overfit_best_epoch.yaml"]
 
 
-@pytest.mark.parametrize("name", [*FILES, "ddml.yaml"])
+@pytest.mark.parametrize("name", [*FILES, "ddml.yaml", "ddml_network.yaml"])
 def test_nothing_is_warned_of_and_every_row_has_as_many_trials(name: str) -> None:
     spec = read_spec(SPACES / name)
     plan = build_checked_plan(spec, Overrides(), synthetic.fingerprint, Path("cache"))
     assert advice.list_plan_warnings(plan) == []
     budgets = plan.count_tuning_trials()
-    compared = [rows for study, rows in budgets.items() if study in ("judged", "finetuned")]
+    compared = [
+        rows for study, rows in budgets.items() if study in ("judged", "tuned", "finetuned")
+    ]
     assert compared
     for rows in compared:
         assert len(set(rows.values())) == 1 and 0 not in rows.values()

@@ -42,9 +42,9 @@ def test_whoever_cannot_see_it_reads_it_too(
 def test_the_measures_find_what_is_wrong(open_page: Any, address: str) -> None:
     """So that the tests above cannot pass by looking at nothing."""
     page = open_page(address, 390)
-    page.evaluate("document.querySelector('.headline').style.width = '600px'")
-    assert any("headline" in found for found in page.evaluate(BEYOND))
-    page.evaluate("document.querySelector('.headline').style = 'color: #ddd'")
+    page.evaluate("document.querySelector('.question h2').style.width = '600px'")
+    assert any("beat" in found for found in page.evaluate(BEYOND))
+    page.evaluate("document.querySelector('.question h2').style = 'color: #ddd'")
     page.evaluate("document.querySelector('img').removeAttribute('alt')")
     assert {each[1] for each in serious(page)} == {"color-contrast", "image-alt"}
 
@@ -64,7 +64,7 @@ def test_paper_has_every_column(open_page: Any, address: str, tmp_path: Path) ->
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_first_screen_has_the_verdict(open_page: Any, address: str, width: int) -> None:
     page = open_page(address, width)
-    for place in (".headline", ".verdicts li"):
+    for place in (".question h2", ".verdicts li"):
         box = page.locator(place).first.bounding_box()
         assert box["y"] + box["height"] < 900
     assert page.locator(".verdicts li").count() == 8

@@ -20,11 +20,13 @@ from reports.stats.paired import (
     adjust_by_holm,
     cliffs_delta,
     cohens_dz,
+    compute_chances,
     paired_difference,
     permutation_p,
     probability_of_improvement,
 )
 from reports.stats.ranks import rank_methods
+from tests.reports.stats.simulate_chances import bin_chances, simulate
 
 NUMBERS = st.lists(st.integers(-40, 40), min_size=1, max_size=7)
 A = {0: 0.61, 1: 0.64, 2: 0.66, 3: 0.60, 4: 0.70}
@@ -202,3 +204,28 @@ def test_ranks_and_p_without_ties_are_scipy_s() -> None:
     expected = scipy_stats.f.sf(8 * chi / (9 * 4 - chi), 4, 32)
     assert found.p == pytest.approx(expected, rel=1e-9)
     assert found.ranks == pytest.approx(scipy_stats.rankdata(-values, axis=1).mean(axis=0))
+
+
+@pytest.mark.parametrize("lower_is_better", [False, True])
+def test_chances_are_those_of_the_t_distribution(lower_is_better: bool) -> None:
+    found = compute_chances(0.2, 0.1, 4, 0.3, lower_is_better=lower_is_better)
+    low, high = (scipy_stats.t.cdf(x, 4, loc=0.2, scale=0.1) for x in (-0.3, 0.3))
+    sides = (1 - high, low) if lower_is_better else (low, 1 - high)
+    assert found == pytest.approx((sides[0], high - low, sides[1]))
+    assert compute_chances(0.2, 0.0, 4, 0.3) is None and compute_chances(0.2, 0.1, 0, 0.3) is None
+
+
+@pytest.mark.parametrize("blocks", [3, 8])
+def test_a_row_at_the_limit_is_said_to_be_beyond_it_as_often_as_the_chance_allows(
+    blocks: int,
+) -> None:
+    """The chance of being worse than −δ is then even between 0 and 1, whatever the blocks."""
+    chances, _ = simulate(blocks, 8_000, (-1.0, -1.0))
+    assert scipy_stats.kstest(chances[:, 0], "uniform").pvalue > 1e-3
+
+
+def test_chances_come_true_as_often_as_they_say() -> None:
+    chances, events = simulate(10, 12_000)
+    for k in range(3):
+        for chance, share, count in bin_chances(chances[:, k], events[:, k]):
+            assert abs(chance - share) < 0.03 + 3 * (chance * (1 - chance) / count) ** 0.5

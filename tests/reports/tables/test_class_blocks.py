@@ -83,10 +83,10 @@ def test_the_interval_holds_for_classes_and_its_middle_is_the_tables_difference(
 
 def test_notes_and_verdicts_say_what_the_claims_are_about() -> None:
     table, verdicts = judge(build(list_records()))
-    text = words.explain_verdicts([*verdicts.values()])
-    assert "further classes like these, given this training set" in text
+    text = words.format_plain_verdict(words.VerdictSection("", [*verdicts.values()], None))
+    assert "Holds for further classes like these of the data set, given this training set" in text
     assert "further seeds on this split" not in text
-    assert "n = 4 seeds × 29 classes" in words.format_evidence(verdicts["ddml"])
+    assert "4 seeds × 29 classes)" in words.format_effect(verdicts["ddml"])
     notes = " ".join(table.notes)
     assert "hold for further classes like these 29" in notes and "number of queries" in notes
 
@@ -121,7 +121,8 @@ def test_without_values_of_all_runs_it_is_judged_over_seeds_and_says_so(change: 
     }
     assert "further seeds on these classes only" in " ".join(table.notes)
     assert all(v.classes == 0 for v in verdicts.values())
-    assert "further seeds on this split" in words.explain_verdicts([*verdicts.values()])
+    text = words.format_plain_verdict(words.VerdictSection("", [*verdicts.values()], None))
+    assert "further seeds on this split" in text
 
 
 def test_a_row_with_shifted_seeds_is_paired_in_their_order() -> None:

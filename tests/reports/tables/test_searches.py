@@ -19,6 +19,7 @@ from reports.pages.verdict_file import format_verdicts, read_verdicts
 from reports.recipe import Table
 from reports.tables.build import build_table
 from reports.tables.model import TableData
+from reports.tables.questions import build_questions
 from reports.tables.verdict import Verdict, judge_tables
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
@@ -96,9 +97,9 @@ def test_files_have_the_scatter_of_each_row(tmp_path: Path) -> None:
 )
 def test_claims_are_about_further_searches_over_five_splits(splits: int, claim: str) -> None:
     _, verdicts = judge(build_frame(splits=splits))
-    assert claim in words.explain_verdicts(verdicts)
+    assert claim in words.format_scope(build_questions(verdicts)[0])
     unit = f"{splits} splits" if splits else "5 seeds"
-    assert words.format_evidence(verdicts[0]).startswith(f"n = {unit}, 3 searches")
+    assert f"{unit}, 3 searches)" in words.format_effect(verdicts[0])
 
 
 def test_what_a_search_lacks_is_left_out_and_named() -> None:

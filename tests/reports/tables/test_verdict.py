@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from reports.pages import latex, markup
 from reports.pages import verdict as words
 from reports.pages.csv_table import to_csv
 from reports.recipe import Recipe, Table
+from reports.stats.paired import Difference
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable, TableData
-from reports.tables.verdict import Verdict, judge_tables, summarize_verdicts
+from reports.tables.questions import build_questions, format_difference
+from reports.tables.verdict import PrintedGain, Verdict, judge_tables, summarize_verdicts
 from tests.reports.made import METRIC, divide, frame
 
 # Seed by seed: the scatter of the differences, and that of the seeds, which pairs away.
@@ -112,7 +115,11 @@ def test_no_difference_is_a_verdict_where_the_interval_lies_within_the_smallest_
     strict.document["report"] = {"tables": [TABLE], "smallest": {"map_at_r": 0.01}}
     assert judge(strict).call == "open"
     small = judge(made(0.002, scatter=0.1))
-    assert words.format_call(small) == "better by less than 0.3"
+    assert small.difference and small.difference.high
+    most = f"{100 * small.difference.high:.2f}"
+    assert words.format_call(small) == f"negligible (better by at most {most})"
+    (question,) = build_questions([small])
+    assert words.format_tag(question.parts[0].answers[0], is_reply=True) == "negligible"
 
 
 def divided(splits: int, seeds: int, *, split_sd: float, seed_sd: float) -> Verdict:
@@ -137,7 +144,7 @@ def test_an_open_verdict_says_what_more_seeds_would_give_with_a_range() -> None:
     assert number is not None and 8 < int(number[1]) <= 32
     about, low, high = map(float, number.groups()[1:])
     assert 0 < low < about <= 0.24 < high
-    assert "one seed gives no interval" in words.format_evidence(judge(made(0.05, seeds=1)))
+    assert "1 seed, without an interval" in words.format_effect(judge(made(0.05, seeds=1)))
     far = judge(made(0.0015, scatter=9.0)).advice
     assert far.startswith("32 seeds") and far.endswith("and ±0.24 takes more seeds")
 
@@ -205,8 +212,10 @@ def test_copies_are_no_comparisons() -> None:
     assert words.format_call(calls["idml"]) == "same as plain"
     assert words.format_call(calls["nir"]) == "same as ddml"
     assert {verdict.family for verdict in calls.values()} == {1}
-    headline = summarize_verdicts(twins, [*calls.values()])
-    assert headline == "Of 1 comparison: 1 better, 0 worse; 2 the same as another row."
+    assert summarize_verdicts(twins, [*calls.values()]) == ""
+    (question,) = build_questions([*calls.values()])
+    assert question.text == "Which of these 3 beat plain here?"
+    assert words.count_tags(question.parts[0]) == "1 better, 2 same"
 
 
 @pytest.mark.parametrize(
@@ -263,6 +272,57 @@ def test_controls_are_counted_in_the_first_line() -> None:
         "Controls: 1 of 2 known effects found, 1 of 2 nulls called different. "
         "Not as they should be: known: b, null: c."
     )
+
+
+def settings(regime: str) -> Any:
+    return lambda coords: {"backbone.mode": regime, "data.name": "typefaces"}
+
+
+def test_one_question_has_an_answer_in_each_setting_and_says_what_it_holds_for() -> None:
+    """A row that tuning switched off, and its best other configuration, are one answer."""
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        on = at["variant"] == "ddml, not neutral"
+        return 0.5 + 0.02 * seed + on * (0.1 * NOISE[seed] - 0.006)
+
+    names = ["plain", "ddml", "ddml, not neutral"]
+    variants = [{"variant": name} for name in names]
+    heads = frame("compare", variants, value, seeds=8, names=names, params=settings("frozen"))
+    network = made(0.0015, params=settings("finetune"))
+    verdicts = [*judge_tables(heads, [compared(heads)]), replace(judge(network), key="network")]
+    (question,) = build_questions(verdicts)
+    lines = words.format_verdict_section(words.VerdictSection("", verdicts, None))
+    first, second = (line for line in lines if line.startswith("- "))
+    assert question.text == "Does ddml beat plain here?"
+    assert first.startswith("- Frozen backbone: **no**; tuning preferred it switched off, and its")
+    assert "points lower (" in first and "; 8 seeds)" in first
+    assert second.startswith("- Whole network: **undecided**; between ")
+    assert verdicts[-1].chances and f"{100 * verdicts[-1].chances[2]:.0f} % better by" in second
+    assert not any("neutral" in line for line in lines)
+    scope = words.format_scope(question)
+    assert scope.startswith("Holds for further seeds on this split of the data set typefaces")
+    splits = [replace(verdict, unit="split") for verdict in verdicts[:-1]]
+    assert "Whole network: Holds for further seeds" in words.format_scope(
+        build_questions([*splits, verdicts[-1]])[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [
+        ({"is_same_data": False}, "the paper reports +9.0 on CUB-200-2011"),
+        ({"is_same_data": True}, "the paper reports +9.0 on CUB-200-2011, outside this interval"),
+    ],
+)
+def test_a_printed_gain_is_judged_on_its_own_data_and_metric_alone(
+    gain: dict[str, Any], expected: str
+) -> None:
+    verdict = judge(made(0.05))
+    recall = Difference(-0.001, -0.015, 0.014, 8, "holm_t")
+    printed = PrintedGain("test/recall_at_1", 0.09, recall, "CUB-200-2011", **gain)
+    text = words.format_evidence(replace(verdict, printed=printed))
+    assert f"Recall@1 here: −0.1 [−1.5, +1.4]; {expected}" in f"{text};"
+    assert text.endswith(expected) or f"{expected};" in text
 
 
 def test_a_large_loss_is_worse_with_three_seeds() -> None:
@@ -355,7 +415,7 @@ def test_components_are_judged_by_terms_after_variants_at_their_own_best() -> No
     assert all(v.is_term and v.family == 3 for v in calls[3:])
     section = words.VerdictSection(summarize_verdicts(noisy, calls), calls, None)
     text = words.format_plain_verdict(section)
-    assert text.index("compare: MAP@R") < text.index("components: MAP@R")
+    assert text.index("Which of these 3 beat") < text.index("Which terms matter?")
     # without an error of its own a table's rows are judged one by one
     exact = components(0.1)
     rows = judge_tables(exact, [build_table(exact, parts[0])])
@@ -364,16 +424,24 @@ def test_components_are_judged_by_terms_after_variants_at_their_own_best() -> No
 
 def test_the_forest_has_a_line_a_difference_and_a_panel_a_unit() -> None:
     one, other = judge(made(0.05)), judge(made(0.05, metric="test/spectrum"), "test/spectrum")
-    drawn = draw_forest_plot([one, other])
-    assert drawn is not None and one.difference is not None
-    first, second = drawn.figure.axes
+    assert one.difference is not None
+    gain = PrintedGain(METRIC, 0.02, one.difference, "CUB-200-2011", is_same_data=True)
+    open_one = replace(one, key="other", call="open", rival="another", printed=gain)
+    drawn = draw_forest_plot([one, other, open_one])
+    assert drawn is not None
+    first, second, third = drawn.figure.axes
     zero, interval, point = first.lines
     low, high = one.difference.low, one.difference.high
     assert low is not None and high is not None
     assert list(interval.get_xdata()) == [100 * low, 100 * high]
     assert list(point.get_xdata()) == [100 * one.difference.mean] and point.get_marker() == "^"
     assert list(zero.get_xdata()) == [0, 0]
-    assert [label.get_text() for label in first.get_yticklabels()] == ["ddml"]
+    *_, hollow, tick = third.lines
+    assert point.get_markerfacecolor() != "white" == hollow.get_markerfacecolor()
+    assert list(tick.get_xdata()) == [2.0] and tick.get_marker() == "|"
+    texts = [text.get_text() for text in first.texts]
+    assert "Does ddml beat plain here?" in texts
+    assert f"{format_difference(one)}\nbetter" in texts
     assert "points" in first.get_xlabel() and "points" not in second.get_xlabel()
 
 

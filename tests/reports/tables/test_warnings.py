@@ -91,6 +91,25 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
     assert "`optimizer.lr`, 1e-5, lies at the low edge" in edge
 
 
+@pytest.mark.parametrize(("off", "count"), [(0.0, 0), (1.0, 1), (None, 1)])
+def test_an_edge_beyond_which_the_method_is_off_needs_no_warning(
+    off: float | None, count: int
+) -> None:
+    """If the method switched off was among the finalists; a wider range would not tell more."""
+    rates = [1.1e-3, 1.5e-3, 2e-3, 0.1, 0.3, 0.5]
+    rows = [
+        made.Row("s", f"{i}", {"method.alpha": rate}, i, 0, 0.5 - rate, f"{i}")
+        for i, rate in enumerate(rates)
+    ]
+    final = "neutral" if off is not None else "1"
+    rows.append(made.Row("best", final, {}, 0, 0, 0.6, "best"))
+    space = {"method.alpha": {"low": 1e-3, "high": 0.9, "log": True}}
+    studies = {"s": {"design": "search", "space": space}, "best": {"design": "promote", "of": "s"}}
+    frame = made.assemble(rows, studies, params=lambda coords: {"method.alpha": str(off)})
+    frame.load_curves = _no_curves  # type: ignore[method-assign]
+    assert len(find_warnings(frame)) == count
+
+
 def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_not() -> None:
     name = "observed/nir_to_metric/max"
     frame = made.frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.5, seeds=1)
