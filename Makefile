@@ -72,6 +72,7 @@ soak: install
 	$(BIN)/python -m tests.faults.soak
 	$(BIN)/python -m tests.reports.stats.simulate
 	$(BIN)/python -m tests.reports.stats.simulate_classes
+	$(BIN)/python -m tests.reports.stats.simulate_designs
 	$(BIN)/python -m tests.ablate.planted
 
 golden: install
