@@ -171,7 +171,8 @@ def measure_proposals(setting: Setting, wanted: float, tables: int) -> dict[str,
         proposal = choose_proposal(propose_designs(pilot, wanted, SHARES[0]))
         if proposal is not None:
             design = proposal.design
-            grown = setting.split_sd * (design.blocks / setting.splits)
+            parts = 1.0 if splits is None else design.blocks / setting.splits
+            grown = setting.split_sd * parts**0.5
             planned = setting._replace(splits=design.blocks, split_sd=grown)
             _, halves = judge_means(draw_table(rng, planned, design.seeds))
             reached.append(halves[0] <= wanted)
