@@ -214,7 +214,7 @@ def read_rates(comparison: Comparison, cells: Iterable[Cell]) -> np.ndarray:
 def run_repetition(
     comparison: Comparison, ledger: Ledger, number: int, noise: float
 ) -> tuple[float, str, bool]:
-    """Run all searches and judge the best.
+    """Run all searches and judge the best of both rows.
 
     Returns:
         The method's difference, the verdict, and whether a method that gains `GAIN` is better.
@@ -239,12 +239,12 @@ def run_repetition(
     rankings = map(progression.ranking.rank_study, comparison.rows)
     best = [next(b.cell for b in each if not is_neutral(b.cell.config)) for each in rankings]
     # judge the best of both
-    random, seeds = np.random.default_rng(number), comparison.seeds
-    rates = np.repeat(read_rates(comparison, best), seeds, axis=0)
+    random, count = np.random.default_rng(number), comparison.seeds
+    rates = np.repeat(read_rates(comparison, best), count, axis=0)
     blocks = []
     for split in comparison.splits:
         draws = random.integers(1 << 30, size=len(rates))
-        blocks.append(100 * measure(rates, split, draws, noise)[:, 1].reshape(2, seeds))
+        blocks.append(100 * measure(rates, split, draws, noise)[:, 1].reshape(2, count))
     values = np.array(blocks).mean(2).T if len(blocks) > 1 else blocks[0]  # [rows, blocks]
     plain, method = (dict(enumerate(row)) for row in values.tolist())
     rule, sample = load_rule(spec.report.rule), Sample(plain, {"method": method})
