@@ -20,7 +20,7 @@ help:
 	@echo "make test-gpu   CUDA against the CPU; ABLATE_TEST_DEVICE=cpu make test-gpu rehearses it without a GPU"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
-	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands; error rates of rules of comparison; a planted gain (an hour)"
+	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands; error rates of rules of comparison; a method without effect in each shipped comparison (an hour and a half)"
 	@echo "make golden     after a new component, a raised REVISION or an edit that left all numbers the same: prove it, and renew all generated files"
 	@echo "make docs       run the demo and the tutorials at full size, and write their output into the documents"
 	@echo "make size       statements, functions, modules and exports by folder, beside those of the last version"

@@ -98,7 +98,7 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     """Yield a warning if rows have unequal numbers of tuning trials, or if all rows have none."""
     budgets: dict[int, list[_Row]] = {}  # number of tuning trials → rows with that number
     # left out are plain rows on which all rows of their methods build
-    pairs = _pair_with_baselines(rows)
+    pairs = _find_baseline_pairs(rows)
     centres = [base.bases for method, base in pairs if base.is_behind(method)]
     apart = [base.bases for method, base in pairs if not base.is_behind(method)]
     for row in rows:
@@ -126,7 +126,7 @@ def _warn_of_unequal_budgets(plan: Plan, name: str, rows: list[_Row]) -> Iterato
     yield f"{message}. Every row needs {most} trials: {', '.join([*remedies, PUBLISHED])}"
 
 
-def _pair_with_baselines(rows: list[_Row]) -> list[tuple[_Row, _Row]]:
+def _find_baseline_pairs(rows: list[_Row]) -> list[tuple[_Row, _Row]]:
     """Pair each tuned method with the plain row of its loss on which it builds, or the first."""
     plain = [row for row in rows if row.bases and not get_neutral_options(row.method)]
     pairs = []
@@ -146,7 +146,7 @@ def _warn_of_unshared_axes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
     the baseline if the baseline has a search of its own with this axis.
     """
     faults: dict[tuple[str, str, str], list[str]] = {}  # row, axes, its search → the other rows
-    for method, base in _pair_with_baselines(rows):
+    for method, base in _find_baseline_pairs(rows):
         of_method, of_base = _list_own_axes(plan, method, base), _list_own_axes(plan, base, method)
         last = {path: stage for path, stage, _ in sorted(of_method, key=itemgetter(1))}
         searches = [study for study in base.lineage if _is_search(plan, study)]
@@ -160,9 +160,9 @@ def _warn_of_unshared_axes(plan: Plan, name: str, rows: list[_Row]) -> Iterator[
         for (cell, study), axes in paths.items():
             other = method.cell if cell == base.cell else base.cell
             faults.setdefault((cell, shorten_list(axes), study), []).append(other)
-    for (cell, shown, study), others in faults.items():
+    for (cell, rates, study), others in faults.items():
         yield (
-            f"{name} favours {cell}, which searched {shown} in {study}, where "
+            f"{name} favours {cell}, which searched {rates} in {study}, where "
             f"{shorten_list(others)} could not: centre the searches of a method's own weights on "
             "the baseline's best (`around: {best_of: …}`), or give all rows such a search last"
         )
@@ -274,7 +274,7 @@ def _warn_without_neutral_candidate(plan: Plan, name: str, rows: list[_Row]) -> 
     studies = plan.spec.studies
     lacking: dict[str, list[tuple[_Row, list[str]]]] = {}  # baseline → (row, its searches)
     baselines: dict[str, _Row] = {}
-    for row, base in _pair_with_baselines(rows):
+    for row, base in _find_baseline_pairs(rows):
         chose_method = {by for path, by in row.choosers.items() if is_path_within(path, "method")}
         searches_of_method = [  # those whose design can have a neutral cell
             study

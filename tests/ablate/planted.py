@@ -101,7 +101,7 @@ def fit_surfaces() -> tuple[dict[str, Surface], np.ndarray]:
         rates, metrics = np.split(np.array(rows), [len(RATES)], axis=1)
         points, member = np.unique(scale_rates(rates), axis=0, return_inverse=True)
         means = np.array([metrics[member.ravel() == i].mean(0) for i in range(len(points))])
-        is_near = ((points >= 0) & (points <= 1)).all(1)[member.ravel()]
+        is_near = np.all((points >= 0) & (points <= 1), axis=1)[member.ravel()]
         residuals = ((metrics - means[member.ravel()]) * 2**0.5)[is_near]  # of a mean of two
         if not split:
             box, unit = np.stack([points.min(0), points.max(0)]), residuals[:, 0].std()
@@ -119,7 +119,8 @@ def measure(rates: np.ndarray, split: str, draws: np.ndarray, noise: float) -> n
     surfaces, box = fit_surfaces()
     surface, residuals = surfaces[split]
     values: np.ndarray = surface(np.clip(rates, *box))
-    return values + residuals[draws % len(residuals)] * noise / 100
+    values += residuals[draws % len(residuals)] * noise / 100
+    return values
 
 
 # ------------------------------------------------------------------ the comparison
@@ -165,9 +166,9 @@ def load_comparison(name: str) -> Comparison:
         axes[each] = {}
         for upstream in reversed(list_upstream_studies(studies, [each])):
             sampled = studies[upstream].sampling()
-            for path, axis in () if sampled is None else sampled.space.items():
-                rate = "loss.temperature" if path.startswith("loss.") else path
-                axes[each].setdefault(rate, (path, axis))
+            for option, axis in () if sampled is None else sampled.space.items():
+                rate = "loss.temperature" if option.startswith("loss.") else option
+                axes[each].setdefault(rate, (option, axis))
     splits = [""] if study.splits is None else [str(i) for i in range(study.splits)]
     return Comparison(loaded, [plain, other], splits, len(plan.list_seeds(judged)), axes)
 
@@ -214,7 +215,7 @@ def read_rates(comparison: Comparison, cells: Iterable[Cell]) -> np.ndarray:
 def run_repetition(
     comparison: Comparison, ledger: Ledger, number: int, noise: float
 ) -> tuple[float, str, bool]:
-    """Run all searches and judge the best.
+    """Run all searches and judge the best of both rows.
 
     Returns:
         The method's difference, the verdict, and whether a method that gains `GAIN` is better.
@@ -239,12 +240,12 @@ def run_repetition(
     rankings = map(progression.ranking.rank_study, comparison.rows)
     best = [next(b.cell for b in each if not is_neutral(b.cell.config)) for each in rankings]
     # judge the best of both
-    random, seeds = np.random.default_rng(number), comparison.seeds
-    rates = np.repeat(read_rates(comparison, best), seeds, axis=0)
+    random, count = np.random.default_rng(number), comparison.seeds
+    rates = np.repeat(read_rates(comparison, best), count, axis=0)
     blocks = []
     for split in comparison.splits:
         draws = random.integers(1 << 30, size=len(rates))
-        blocks.append(100 * measure(rates, split, draws, noise)[:, 1].reshape(2, seeds))
+        blocks.append(100 * measure(rates, split, draws, noise)[:, 1].reshape(2, count))
     values = np.array(blocks).mean(2).T if len(blocks) > 1 else blocks[0]  # [rows, blocks]
     plain, method = (dict(enumerate(row)) for row in values.tolist())
     rule, sample = load_rule(spec.report.rule), Sample(plain, {"method": method})

@@ -23,10 +23,10 @@ FAIR = sorted((SPACES / "papers").glob("*_fair.yaml"))
 TRAINED = [spec for spec in (*GPU, *FAIR) if spec.stem != "few_images"]  # cub200 extends that
 each_spec = pytest.mark.parametrize("spec", [*GPU, *FAIR], ids=lambda path: path.stem)
 
-# file → comparison of the paper's own file, the search and the row of each of its two rows
+# file → comparison of the paper's own file, and search → the row whose settings it has
 PUBLISHED = {
     "ddml": ("table1_cub_proxy_anchor", {"rates": "PA", "tune_ddml": "DDML(+PA)"}),
-    "detreg": ("table1_cub", {"rates_plain": "Proxy-Anchor 512", "rates_detreg": "Ours 512"}),
+    "detreg": ("table1_cub", {"tune_detreg": "Ours 512"}),  # both rows have DetReg's recipe
     "dvml": ("table3_cub", {"rates": "N-pair", "tune_dvml": "DVML+N-pair"}),
     "idml": ("table1_cub", {"rates": "ProxyAnchor", "tune_idml": "IDML-PA"}),
     "nir": ("table1_cub", {"rates": "ProxyAnchor", "tune_nir": "ProxyAnchor + NIR"}),
@@ -35,7 +35,7 @@ PUBLISHED = {
 # search of a fair file → options in which it deviates from the paper's file, as its header says
 DEVIATIONS = {
     "tune_ddml": {"method.weights", "method.alpha", "method.gamma"},
-    "rates_detreg": {"method.weights", "method.input", "method.lambda1", "method.lambda2"},
+    "tune_detreg": {"method.weights", "method.input", "method.lambda1", "method.lambda2"},
     "tune_dvml": {"method.weights"}
     | {f"method.lambda{term}" for term in ("1_phase1", "1_phase2", "2_phase2", "3_phase1")}
     | {"method.lambda3_phase2"},
@@ -55,8 +55,9 @@ def test_a_header_states_the_plan(spec: Path) -> None:
     amount = re.search(r"differences of (\d\.\d standard deviations of a \w+)", detects)
     assert amount and f"detects {amount[1]}" in header
     assert advice.list_plan_warnings(plan) == []
-    budgets = plan.count_tuning_trials()["judged"]
-    assert len(set(budgets.values())) == 1 and min(budgets.values()) > 20
+    # the plain loss's trials are behind every method, and methods have equally many more
+    plain, *methods = sorted(plan.count_tuning_trials()["judged"].values())
+    assert 20 < plain < methods[0] == methods[-1]
 
 
 @pytest.mark.parametrize("spec", FAIR, ids=lambda path: path.stem)
