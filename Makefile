@@ -76,6 +76,7 @@ soak: install
 	$(BIN)/python -m tests.reports.stats.simulate_looks
 	$(BIN)/python -m tests.reports.stats.simulate_failures 600
 	$(BIN)/python -m tests.reports.stats.simulate_designs
+	$(BIN)/python -m tests.reports.stats.simulate_chances
 	$(BIN)/python -m tests.ablate.planted
 
 golden: install

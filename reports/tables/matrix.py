@@ -54,7 +54,8 @@ def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
         columns=(*others, factor, *COLUMNS),
         numbers=tuple(numbers),
         notes=(
-            "Baseline: its mean. Same: the row equals another one, or tuning preferred its method switched off.",
+            "Baseline: its mean. Same: the row equals another one, or tuning preferred its method "
+            "switched off.",
             *(note for note in table.notes if note.startswith(("Δ:", "Bold:"))),
         ),
     )
