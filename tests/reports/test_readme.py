@@ -100,6 +100,9 @@ def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
+CHANGED = "**The recipe has changed since this run.**"
+
+
 def read_chain(path: Path) -> str:
     """The text of a spec and of those that it extends."""
     text = path.read_text(encoding="utf-8")
@@ -127,7 +130,8 @@ def test_a_measured_table_stands_in_a_block_of_its_sweep() -> None:
             spec = read_chain(SPACES / f"{name}.yaml")
             for title, table in tables:
                 given = title.partition(": differences in ")[0]  # a matrix is a part of its table
-                assert len(rows(table)) >= 3 and f'"{given}"' in spec, title
+                assert len(rows(table)) >= 3, title
+                assert f'"{given}"' in spec or CHANGED in text, title
 
 
 def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:

@@ -101,7 +101,9 @@ def judged() -> Mapping[Name, list[Judged]]:
         recipe = SPACES / f"{path.stem}.yaml"
         spec = recipes()[recipe]
         for verdict in read_verdicts(path).verdicts:
-            study = spec.studies[verdict.study]
+            study = spec.studies.get(verdict.study)
+            if study is None:
+                continue  # the recipe has lost this study since it was run
             name = component(spec, study, verdict.cell.removesuffix(NOT_NEUTRAL))
             if not verdict.is_term and name == component(spec, study, verdict.baseline):
                 continue  # the two differ in the data or the seeds
