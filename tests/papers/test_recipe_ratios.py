@@ -23,8 +23,8 @@ RECIPES = {  # recipe → method → its search
     "hier": {"hier": "tune_hier"},
 }
 CASES = [(recipe, *case) for recipe, searches in RECIPES.items() for case in searches.items()]
-# terms of recipes that are smaller, or zero; the methods' reference pages say why: R reaches the flow
-# alone, DDML's split term grows in training, NIR's printed form goes to zero
+# terms of recipes that are smaller, or zero; the methods' reference pages say why: R reaches the
+# flow alone, DDML's split term grows in training, NIR's printed form goes to zero
 SMALLER = {"r1": 1e-5, "r2": 1e-5, "split": 9e-6, "nir": 0.0}
 ABSENT = {"ancestors"}  # it reaches HIER's ancestors alone
 
