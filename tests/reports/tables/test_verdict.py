@@ -294,7 +294,7 @@ def test_one_question_has_an_answer_in_each_setting_and_says_what_it_holds_for()
     lines = words.format_verdict_section(words.VerdictSection("", verdicts, None))
     first, second = (line for line in lines if line.startswith("- "))
     assert question.text == "Does ddml beat plain here?"
-    assert first.startswith("- Frozen backbone: **no**; tuning preferred ddml switched off, and its")
+    assert first.startswith("- Frozen backbone: **no**; tuning preferred ddml switched off, and")
     assert "points lower (" in first and "; 8 seeds)" in first
     assert second.startswith("- Whole network: **undecided**; between ")
     assert verdicts[-1].chances and f"{100 * verdicts[-1].chances[2]:.0f} % better by" in second
