@@ -32,7 +32,7 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
             "that trained all splits at the same seeds count with `split_seeds: shared`"
         )
     if name in plan.twins.values():
-        notes.append("the rows' plain loss; trials with the settings and seed of another train once")
+        notes.append("each row of the comparison with the plain loss; equal trials train once")
     return [*study.notes(), *notes]
 
 

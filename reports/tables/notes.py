@@ -44,7 +44,7 @@ FAILED_WORST = (
     "the rows that share its baseline. Means have the worst value."
 )
 SAME_RATES = (
-    "Δ at the same rates: row − the plain loss at the row's own settings, seed by seed. The "
+    "Δ at the same rates: row − the plain loss at the row's own settings, paired as Δ is. The "
     "interval is the row's own 95 % t interval. These differences are no comparisons of the table: "
     "they have no verdict, and nothing is corrected for them."
 )

@@ -41,7 +41,9 @@ def build_frame(*, twins: bool = True, failed: int | None = None, repeated: bool
     for idx, (cell, (mean, plain, twin)) in enumerate(cells.items()):
         for seed in SEEDS:
             noise = 0.01 * seed + NOISE[(seed + idx) % 6]
-            rows.append(Row("s", cell, {"variant": cell}, idx, seed, mean + noise, f"{cell}-{seed}"))
+            rows.append(
+                Row("s", cell, {"variant": cell}, idx, seed, mean + noise, f"{cell}-{seed}")
+            )
             value = None if (cell, seed) == ("a", failed) else plain + 0.01 * seed
             value = 0.50 + 0.01 * seed + NOISE[seed] if twin == "plain" else value
             coords = {"variant": cell, "same_rates": "plain"}
