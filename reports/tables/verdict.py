@@ -386,7 +386,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
         judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
         judgement = Judgement(gap, "open") if is_open else judgement
         chances = None
-        if error is not None and not same:
+        if error is not None and not same and not failures.any():
             chances = compute_chances(
                 gap.mean, error, error_df, shared["smallest"], lower_is_better=sign < 0
             )
