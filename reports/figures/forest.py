@@ -13,6 +13,7 @@ from reports.tables.questions import (
     format_difference,
     format_setting,
     format_tag,
+    join_levels,
 )
 from reports.tables.verdict import Verdict
 
@@ -46,7 +47,7 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     for panel, question, panel_lines in zip(panels, questions, lines, strict=True):
         spots += _draw_panel(panel, question, panel_lines)
     units = " or ".join(dict.fromkeys(f"{v.unit}s" for v in drawn))
-    bars = "; lines: the 95 % intervals that decide"
+    bars = f"; lines: the {join_levels(drawn)} intervals that decide"
     caption = (
         f"Difference to the baseline, {plot.format_counts([v.n for v in drawn], units)}"
         f"{bars if max(v.n for v in drawn) > 1 else ''}. Filled marks are decided: triangle up "

@@ -434,7 +434,7 @@ def _estimate_terms(
 
     There are none where components cannot be judged (`judge_terms`).
     """
-    factorial = fit_study(frame, cells, metric, level=level)
+    factorial = fit_study(frame, cells, metric)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):
