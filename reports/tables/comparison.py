@@ -281,9 +281,7 @@ def _compare_rows(
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
                         # runs seldom fail at random, so that those left give no chances
-                        chances=chances
-                        if is_shown and judgement.call and not has_failed
-                        else None,
+                        chances=chances if is_shown and judgement.call and not has_failed else None,
                         family=size,
                         level=samples[base].level,
                         classes=len(over_classes.queries) if over_classes else 0,

@@ -16,8 +16,8 @@ from reports.tables.cells import (
     collect_factor_cells,
     collect_levels,
     explain_measurement,
-    find_resolution,
     find_level,
+    find_resolution,
     find_sign,
     list_missing_seeds,
 )
