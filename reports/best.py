@@ -123,9 +123,12 @@ def format_best_spec(
     data, paths = config.get("data") or {}, list_unit_paths(declared)
     split = data.get("split") or {}
     split = {key: value for key, value in split.items() if f"data.split.{key}" not in paths}
+    # each split has seeds of its own, from those that the study lists, unless all share these
+    shift = declared.get("split_shift")
+    shared = {"split_seeds": "shared"} if declared.get("splits") and not shift else {}
     spec = {
         "name": to_slug(f"best_{document['name']}_{study}")[:100],  # the longest name of a spec
-        "seeds": sorted(set(best.seeds)),
+        "seeds": sorted({seed % shift if shift else seed for seed in best.seeds}),
         "objective": get_main_objective(document),
         "trial": {**config, "data": {**data, "split": split}},
         "studies": {
@@ -133,6 +136,7 @@ def format_best_spec(
                 "design": "compare",
                 "variants": {study: {}},
                 **{key: declared[key] for key in CARRIED if declared.get(key)},
+                **shared,
                 "evaluate": list(dict.fromkeys([*declared.get("evaluate", ()), "test"])),
             }
         },

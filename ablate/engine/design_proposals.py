@@ -19,14 +19,18 @@ from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.pilots import Pilot, load_pilots
-from reports.stats.blocks import LEVEL
 from reports.stats.variance import (
     Design,
     choose_seeds,
     draw_half_widths,
 )
 from reports.tables.advice import format_half_widths
-from reports.tables.labels import HALF_WIDTH, display_scale, format_metric_name
+from reports.tables.labels import (
+    HALF_WIDTH,
+    display_scale,
+    format_confidence,
+    format_metric_name,
+)
 from trainables.errors import ConfigError
 
 SHARES = (0.85, 0.5)  # of the draws in which a proposed design is short enough
@@ -105,7 +109,7 @@ def propose_designs(pilot: Pilot, wanted: float, share: float) -> list[Proposal]
         done = pilot.done if pilot.splits is None else 0
         add(choose_blocks(draw_seeds), ONE_SPLIT, draw_seeds, done)
     if (classes := pilot.classes) is not None:
-        level = LEVEL ** (1 / (family.comparisons + family.others))
+        level = family.level ** (1 / (family.comparisons + family.others))
 
         def draw_classes(design: Design) -> np.ndarray:
             return classes.draw_half_widths(design.blocks, level)
@@ -178,7 +182,7 @@ def list_design_lines(pilot: Pilot, smallest: float, hours: float | None) -> Ite
     yield (
         f"{pilot.study}: designs with intervals of at most ±{wanted:.2g} (0.8 δ, "
         f"{format_metric_name(pilot.metric)}), by {pilot.done} finished trials of "
-        f"{len(pilot.configs)} rows"
+        f"{len(pilot.configs)} rows, at level {format_confidence(pilot.family.level)}"
     )
     rows = [("design", "trainings a row", "hours", "half-width", "holds for")]
     for item in proposals:

@@ -408,6 +408,8 @@ class Plan:
         }
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.list_seeds(name)
+            if shift := self.spec.studies[name].split_shift:
+                dump["studies"][name]["split_shift"] = shift
             if (precision := self.find_precision(name)) is not None:
                 # with splits, intervals are the ordinary ones, and only a note needs the number
                 key = "first_stage" if self.spec.studies[name].splits is None else "first_seeds"

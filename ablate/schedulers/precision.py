@@ -60,7 +60,9 @@ def evaluate_precision(
     values: Mapping[int, Mapping[int | None, Mapping[int, float | None]]],
     baseline: int,
     half_width: float,
+    *,
     rule: str,
+    looks: int = 1,
 ) -> Standing:
     """Return all cells and the number of seeds that each gets, by the results so far.
 
@@ -71,11 +73,13 @@ def evaluate_precision(
         baseline: the cell that the others are compared with.
         half_width: wanted half-width, on the scale of the values.
         rule: name of the rule that judges the table.
+        looks: number of planned looks at its verdicts. The first has the longest intervals.
     """
+    from reports.stats.looks import compute_look_level
     from reports.stats.power import choose_final_seeds  # imports SciPy's statistics
     from reports.stats.variance import Family, choose_final_seeds_of_splits, estimate_components
 
-    cells, stage = tuple(values), range(seeds.first)
+    cells, stage, level = tuple(values), range(seeds.first), compute_look_level(1, looks)
     if any(seed not in row for cell in cells for row in values[cell].values() for seed in stage):
         return Standing(cells, seeds.first)  # the first stage is incomplete
     if None not in values[baseline]:
@@ -84,13 +88,15 @@ def evaluate_precision(
         components = estimate_components(distinct)
         count = None
         if components is not None:
-            family = Family(rule, len(distinct) - 1)
+            family = Family(rule, len(distinct) - 1, level=level)
             count = choose_final_seeds_of_splits(components, family, half_width, seeds.at_most)
         return Standing(cells, max(count or 0, seeds.first))
     base = values[baseline][None]
     differences = [_subtract(values[cell][None], base, stage) for cell in cells if cell != baseline]
     rows = [row for row in differences if len(row) > 1]  # one value has no spread
-    count = choose_final_seeds(rows, half_width, seeds.at_most) if rows else seeds.first
+    count = seeds.first
+    if rows:
+        count = choose_final_seeds(rows, half_width, seeds.at_most, level)
     return Standing(cells, max(count, seeds.first))
 
 

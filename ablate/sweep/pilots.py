@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ablate.ledger.queries import list_looks
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.progression import Progression
 from reports.stats.classes import ClassVariances, estimate_class_variances
+from reports.stats.looks import compute_look_level
 from reports.stats.variance import (
     Components,
     Design,
@@ -69,11 +71,20 @@ def load_pilots(progression: Progression) -> dict[str, Pilot]:
         components = estimate_components(distinct) if len(distinct) > 1 else None
         if components is not None:
             n_rows = max(1, comparisons // baselines)
-            family = Family(plan.spec.report.rule, n_rows, comparisons - n_rows)
+            level = _find_next_level(progression, name)
+            family = Family(plan.spec.report.rule, n_rows, comparisons - n_rows, level)
             fixed = name, metric, tuple(configs.values()), study.splits
             classes = None if study.splits else _load_class_variances(progression, name, metric)
             pilots[name] = Pilot(*fixed, done, components, family, classes)
     return pilots
+
+
+def _find_next_level(progression: Progression, name: str) -> float:
+    """Return the level of the next look at a study's verdicts, after those in the ledger."""
+    plan, least = progression.plan, 1 if progression.plan.spec.studies[name].splits else 2
+    rows = list_looks(progression.facts.ledger, plan.sweep_id)
+    looks = [row for row in rows if row["study"] == name and row["seeds"] >= least]
+    return compute_look_level(1 + len(looks), plan.spec.report.looks or 1)
 
 
 def _load_class_variances(

@@ -441,8 +441,15 @@ class Staging(Racing):
         values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}
         if self.baseline not in values:
             return Standing(tuple(values), self.precision.first)
-        rule = self._sweep.plan.spec.report.rule
-        return evaluate_precision(self.precision, values, self.baseline, self.half_width, rule)
+        report = self._sweep.plan.spec.report
+        return evaluate_precision(
+            self.precision,
+            values,
+            self.baseline,
+            self.half_width,
+            rule=report.rule,
+            looks=report.looks or 1,
+        )
 
     def _count_seeds(self, seeds: Sequence[int], standing: Standing) -> int:
         """Return each cell's number of seeds; before the first stage's end, the upper limit."""

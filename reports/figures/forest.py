@@ -13,6 +13,7 @@ from reports.tables.questions import (
     format_difference,
     format_setting,
     format_tag,
+    join_levels,
 )
 from reports.tables.verdict import Verdict
 
@@ -55,7 +56,7 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
     for panel, question, panel_lines in zip(panels, questions, lines, strict=True):
         spots += _draw_panel(panel, question, panel_lines)
     units = " or ".join(dict.fromkeys(f"{v.unit}s" for v in drawn))
-    bars = "; lines: the intervals that decide"
+    bars = f"; lines: the {join_levels(drawn)} intervals that decide"
     shown = {"negligible" if verdict.small else verdict.call for verdict in drawn}
     legend = [text for call, text in LEGEND.items() if call in shown]
     caption = (

@@ -16,7 +16,7 @@ class ShapleyOptions(plot.FigureOptions):
 
 @plot.figure(ShapleyOptions)
 def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure:
-    """Draw one bar per component: its Shapley value and 95 % interval, as in a table of effects."""
+    """Draw one bar per component: its Shapley value and interval, as in a table of effects."""
     study, metric = recipe.studies[0], recipe.metric
     cells = frame.select_combinations(study)
     factorial = fit_study(frame, cells, metric)

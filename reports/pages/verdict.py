@@ -9,7 +9,6 @@ from pathlib import Path
 from reports.figures.figure import DrawnFigure
 from reports.tables.labels import (
     display_scale,
-    format_confidence,
     format_difference_label,
     format_metric_name,
     format_number,
@@ -27,6 +26,7 @@ from reports.tables.questions import (
     build_questions,
     format_setting,
     format_tag,
+    join_levels,
 )
 from reports.tables.verdict import Verdict
 
@@ -74,7 +74,8 @@ def format_call(verdict: Verdict) -> str:
     if verdict.small and gap is not None and gap.low is not None and gap.high is not None:
         most = _format_size(verdict, max(abs(gap.low), abs(gap.high)))
         return f"negligible ({verdict.call} by at most {most})"
-    return TAGS.get(verdict.call, verdict.call)
+    call = TAGS.get(verdict.call, verdict.call)
+    return f"{call} ({verdict.failed})" if verdict.call == "open" and verdict.failed else call
 
 
 def _format_smallest(verdict: Verdict) -> str:
@@ -110,6 +111,8 @@ def format_effect(verdict: Verdict) -> str:
     if gap.low <= 0 <= gap.high:
         return f"between {low} lower and {high} higher ({blocks})"
     near, far = (low, high) if gap.low > 0 else (high, low)
+    if verdict.call == "open":  # failed runs
+        side += " among finished runs"
     if verdict.small:
         return f"{verdict.call} by at most {far}{points} ({near} to {far} {side}; {blocks})"
     return f"{size}{points} {side} ({near} to {far}; {blocks})"
@@ -173,19 +176,22 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
         return ""
     families = len({(v.key, "" if v.in_matrix else v.baseline) for v in verdicts})
     matrix = ", or of a table with a matrix" if any(v.in_matrix for v in verdicts) else ""
-    several = f" There are {families} families, each with 5 % error level." if families > 1 else ""
+    level = join_levels(verdicts)
+    several = f" There are {families} families, each with that level." if families > 1 else ""
     chances = ""
     if any(v.call == "open" and v.chances for v in verdicts):
         chances = (
             " Chances are those of the t distribution of a row's own difference (flat prior), not "
             "corrected for the number of comparisons."
         )
-    level = " or ".join(dict.fromkeys(format_confidence(v.level) for v in verdicts))
+    failed = ""
+    if any(v.call == "open" and v.failed for v in verdicts):
+        failed = " A comparison with failed runs is undecided wherever its interval lies."
     return (
         "Better or worse: the interval leaves out 0; negligible: it also lies within ±δ, the "
         "smallest effect of interest. No difference: it contains 0 and lies within ±δ. Undecided: "
         f"neither. Intervals hold together with {level} over the comparisons of one table and "
-        f"baseline{matrix}.{several}{chances}"
+        f"baseline{matrix}.{several}{failed}{chances}"
     )
 
 
@@ -198,7 +204,8 @@ def format_measure(question: Question) -> str:
             f"{verdict.title}. Each term switched on, against off, as the mean over the others. "
         )
     delta = f"; δ = {_format_smallest(verdict)}" if verdict.smallest else ""
-    label, level = format_difference_label(verdict.metric), format_confidence(verdict.level)
+    label = format_difference_label(verdict.metric)
+    level = join_levels([part.verdict for part in question.parts])
     return f"{title}{label}; {level} intervals in parentheses{delta}."
 
 

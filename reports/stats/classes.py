@@ -66,10 +66,15 @@ class OverClasses(ComparisonRule):
         }
         return {name: (half, half) for name, half in halves.items()}
 
-    def compute_error(self, name: str) -> tuple[float, int]:
-        """Return an error and its degrees of freedom with which t gives the row's own interval."""
+    def compute_error(self, name: str) -> tuple[float, int] | None:
+        """Return an error and its degrees of freedom with which t gives the row's own interval.
+
+        None for a row without a seed in common with the baseline.
+        """
         from scipy import stats
 
+        if name not in self.differences:
+            return None
         df = len(self.queries) - 1
         half = compute_half_width(self.differences[name], self.queries, LEVEL)
         return half / float(stats.t.ppf((1 + LEVEL) / 2, df)), df

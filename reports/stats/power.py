@@ -77,7 +77,7 @@ def _solve_size(own: Quantiles, shared: Quantiles, per_side: float) -> float:
 
 
 def choose_final_seeds(
-    differences: Sequence[Sequence[float]], half_width: float, at_most: int
+    differences: Sequence[Sequence[float]], half_width: float, at_most: int, level: float = LEVEL
 ) -> int:
     """Return Stein's number of seeds n, with which each row's interval has t s / √n ≤ half_width.
 
@@ -86,7 +86,7 @@ def choose_final_seeds(
 
     Args:
         differences: for each row of a family, those to the baseline at the first stage's seeds.
-        half_width: in the unit of the differences. at_most: the largest n.
+        half_width: in the unit of the differences. at_most: the largest n. level: of intervals.
 
     References:
         Stein, "A two-sample test for a linear hypothesis whose power is independent of the
@@ -99,6 +99,6 @@ def choose_final_seeds(
     first = min(map(len, differences))
     zeros = dict.fromkeys(range(first), 0.0)
     rows = {str(i): dict(enumerate(row[:first])) for i, row in enumerate(differences)}
-    reach = load_rule(DEFAULT_RULE).compute_half_widths(Sample(zeros, rows))
+    reach = load_rule(DEFAULT_RULE).compute_half_widths(Sample(zeros, rows, level=level))
     widest = max(half for half, _ in reach.values())
     return int(min(at_most, max(first, np.ceil(first * (widest / half_width) ** 2))))

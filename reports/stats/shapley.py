@@ -6,7 +6,7 @@ from math import factorial
 
 import numpy as np
 
-from reports.stats.blocks import SharedError, dunnett_quantile, find_originals
+from reports.stats.blocks import LEVEL, SharedError, dunnett_quantile, find_originals
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def attribute_over_seeds(
     *,
     resolution: float = 0.0,
     family: int = 1,
+    level: float = LEVEL,
 ) -> Attribution | None:
     """Return the mean of each component's Shapley values over seeds, with its interval.
 
@@ -67,7 +68,7 @@ def attribute_over_seeds(
         worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is
             dropped (and named): its attribution would not sum to its own total.
         error: of one trial, from `fit_factorial`; None gives no intervals.
-        resolution, family: as in `fit_factorial`.
+        resolution, family, level: as in `fit_factorial`.
 
     Returns:
         None if no seed has all 2^n subsets.
@@ -86,7 +87,7 @@ def attribute_over_seeds(
     intervals: dict[str, tuple[float, float] | tuple[None, None]]
     intervals = dict.fromkeys(names, (None, None))
     if error is not None:
-        quantile = dunnett_quantile(family, error.df, 0.0)
+        quantile = dunnett_quantile(family, error.df, 0.0, level)
         used = {subset: {seed: row[seed] for seed in complete} for subset, row in worth.items()}
         originals = find_originals(used, resolution)
         for name in names:

@@ -30,7 +30,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from reports.stats.blocks import Blocks, fit_shared_error
+from reports.stats.blocks import LEVEL, Blocks, fit_shared_error
 from reports.stats.comparison_rule import Sample, load_rule
 
 Runs = Mapping[int, Blocks]  # block (split, or seed) → seed → value
@@ -144,12 +144,13 @@ class Design:
 class Family:
     """The rule and the number of comparisons by which a table is judged.
 
-    comparisons: with one baseline. others: with other baselines.
+    comparisons: with one baseline. others: with other baselines. level: of the intervals.
     """
 
     rule: str
     comparisons: int
     others: int = 0
+    level: float = LEVEL
 
 
 def draw_half_widths(components: Components, design: Design, family: Family) -> np.ndarray:
@@ -171,10 +172,11 @@ def draw_half_widths(components: Components, design: Design, family: Family) -> 
 def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
     """Return the half-widths that a rule gives rows whose residuals have the variance 1."""
     rng, rule, n_rows = np.random.default_rng(2), load_rule(family.rule), family.comparisons
-    halves: list[float] = []
+    halves = list[float]()
     for _ in range(max(LEAST_TABLES, ROWS // n_rows)):
         base, *rows = (dict(enumerate(row)) for row in rng.normal(size=(n_rows + 1, blocks)))
-        sample = Sample(base, {str(i): row for i, row in enumerate(rows)}, others=family.others)
+        named = {str(i): row for i, row in enumerate(rows)}
+        sample = Sample(base, named, others=family.others, level=family.level)
         halves += [half for half, _ in rule.compute_half_widths(sample).values()]
     return np.array(halves)
 

@@ -6,7 +6,6 @@ from math import ceil
 import numpy as np
 
 from reports.frame import DataFrame
-from reports.stats.blocks import LEVEL
 from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (
@@ -83,10 +82,10 @@ def advise_on_row(
 
 
 def advise_on_classes(
-    variances: ClassVariances, comparisons: int, wanted: float, scale: float
+    variances: ClassVariances, family: Family, wanted: float, scale: float
 ) -> str:
     """Say which number of seeds would give a difference over classes about which half-width."""
-    level = LEVEL ** (1 / comparisons)
+    level = family.level ** (1 / (family.comparisons + family.others))
 
     def draw(number: int) -> np.ndarray:
         return variances.draw_half_widths(number, level)
@@ -109,11 +108,11 @@ def advise_on_term(half: float, seeds: int, df: int, wanted: float, scale: float
     return advise(draw, seeds, wanted, scale)
 
 
-def describe_search_part(count: int, sd: float, scale: float) -> str:
+def describe_search_part(count: int, sd: float, level: float, scale: float) -> str:
     """Say which part of a half-width is the scatter of searches, which no seed shortens."""
     from scipy import stats
 
-    part = scale * sd * stats.t.ppf(0.975, count - 1) / count**0.5
+    part = scale * sd * stats.t.ppf((1 + level) / 2, count - 1) / count**0.5
     return f"more seeds would not help below ±{part:.2g}, the scatter of {count} searches"
 
 

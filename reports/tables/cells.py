@@ -150,9 +150,12 @@ def find_resolution(frame: Frame, cells: DataFrame, metric: str) -> float:
     return min(1 / images, find_smallest(frame, metric) / 10) if is_read else 0.0
 
 
-def find_level(frame: Frame, study: str) -> float:
-    """Return the level of the intervals of a study's comparisons, by the number of the look."""
-    return compute_look_level(frame.count_looks(study), frame.recipe.looks or 1)
+def find_level(frame: Frame, study: str, later: int = 0) -> float:
+    """Return the level of the intervals of a study's comparisons, by the number of the look.
+
+    later: the number of looks after this one, for the level of a look to come.
+    """
+    return compute_look_level(frame.count_looks(study) + later, frame.recipe.looks or 1)
 
 
 def describe_look(frame: Frame, study: str) -> str:

@@ -55,7 +55,8 @@ def build_class_rule(
 ) -> OverClasses | None:
     """Return the rule over classes and seeds for the rows of a sample.
 
-    It is None if a run of a row or its baseline has no values, or values of other classes.
+    It is None if a run of a row or its baseline has no values, or values of other classes, and if
+    no class has a query.
     """
     base, differences, first = values.get(baseline, {}), dict[str, Floats](), None
     for name in sample.rows:
@@ -69,7 +70,7 @@ def build_class_rule(
             gaps.append(row[seed].means - base[seed].means)
         if gaps:
             differences[name] = np.stack(gaps, 1)
-    if first is None:
+    if first is None or not first.queries.any():
         return None
     has_queries = first.queries > 0
     by_row = {name: gaps[has_queries] for name, gaps in differences.items()}

@@ -289,7 +289,8 @@ def _compare_rows(
                     values[cell], values[base], sign=sign, has_blocks=has_blocks
                 )
                 judgement = judged.get(cell)
-                is_open = frame.recipe.failed is None and (failed[cell] or failed[base])
+                has_failed = bool(failed[cell] or failed[base])
+                is_open = frame.recipe.failed is None and has_failed
                 if judgement is not None and judgement.call is not None and is_open:
                     judgement = replace(judgement, call="open", small=False)
                 if judgement is not None:
@@ -308,7 +309,8 @@ def _compare_rows(
                         comparison,
                         difference=judgement.interval or comparison.difference,
                         judgement=judgement if is_shown else None,
-                        chances=chances if is_shown and judgement.call else None,
+                        # runs seldom fail at random, so that those left give no chances
+                        chances=chances if is_shown and judgement.call and not has_failed else None,
                         family=size,
                         level=samples[base].level,
                         classes=len(over_classes.queries) if over_classes else 0,

@@ -16,6 +16,7 @@ from reports.tables.cells import (
     collect_factor_cells,
     collect_levels,
     explain_measurement,
+    find_level,
     find_resolution,
     find_sign,
     list_missing_seeds,
@@ -82,10 +83,11 @@ def effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         if with_shapley:
             notes.append(explain_attribution(attribution, levels, metric, digits))
     unit = ", points" if all(labels.display_scale(metric) != 1 for metric in recipe.metrics) else ""
+    interval = f"[{labels.format_confidence(find_level(frame, recipe.study))}]{unit}"
     headers = (
         *(("metric",) if several else ()),
-        *("term", "levels", f"effect [95 %]{unit}", "p (Holm)", "variation (%)"),
-        *((f"Shapley [95 %]{unit}",) if with_shapley else ()),
+        *("term", "levels", f"effect {interval}", "p (Holm)", "variation (%)"),
+        *((f"Shapley {interval}",) if with_shapley else ()),
     )
     return Sheet(
         recipe,
@@ -106,12 +108,16 @@ def effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
 
 @dataclass(frozen=True)
 class StudyFactorial:
-    """The factorial of a study's cells by one metric; `fit` is None if no two cells differ."""
+    """The factorial of a study's cells by one metric; `fit` is None if no two cells differ.
+
+    level: at which its intervals hold together.
+    """
 
     data: Cells
     levels: Levels
     resolution: float
     fit: Fit | None
+    level: float = LEVEL
 
     @property
     def is_full(self) -> bool:
@@ -120,17 +126,17 @@ class StudyFactorial:
         return len(counts) > 1 and set(counts) == {2} and len(self.data) == 2 ** len(counts)
 
 
-def fit_study(
-    frame: Frame, cells: DataFrame, metric: str, order: int = 2, *, level: float = LEVEL
-) -> StudyFactorial:
+def fit_study(frame: Frame, cells: DataFrame, metric: str, order: int = 2) -> StudyFactorial:
     """Fit a linear model of main effects and interactions (up to `order` factors) to a study.
 
-    The intervals hold together at `level`: those of all main effects, and that of all on − all off.
+    The intervals of all main effects, and that of all on − all off, hold together at the level of
+    the verdicts, which look at the same results.
     """
     levels, data = collect_levels(frame, cells), collect_factor_cells(frame, cells, metric)
     resolution = find_resolution(frame, cells, metric)
     family = sum(len(names) > 1 for names in levels.values()) + 1  # intervals that hold together
-    sign = find_sign(frame, str(cells["study"].iloc[0]), metric)
+    study = str(cells["study"].iloc[0])
+    sign, level = find_sign(frame, study, metric), find_level(frame, study)
     fit = fit_factorial(
         data,
         order=order,
@@ -140,7 +146,7 @@ def fit_study(
         sign=sign,
         level=level,
     )
-    return StudyFactorial(data, levels, resolution, fit)
+    return StudyFactorial(data, levels, resolution, fit, level)
 
 
 def _format_term(term: tuple[str, ...]) -> str:
@@ -223,7 +229,13 @@ def attribute_with_error(factorial: StudyFactorial) -> Attribution | None:
         for levels, values in factorial.data
     }
     resolution, family = factorial.resolution, len(on) + 1
-    return attribute_over_seeds(values_by_components, error, resolution=resolution, family=family)
+    return attribute_over_seeds(
+        values_by_components,
+        error,
+        resolution=resolution,
+        family=family,
+        level=factorial.level,
+    )
 
 
 def explain_attribution(

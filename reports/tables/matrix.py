@@ -73,4 +73,5 @@ def _format_cell(table: TableData, row: TableRow, verdict: Verdict | None) -> Fi
     gap = measured.difference
     text = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits)
     call = f" {verdict.call}" if verdict else ""
+    call += f" ({verdict.failed})" if verdict and verdict.failed else ""
     return Field(text + call, measured=True, bold=measured.better, of=runs)

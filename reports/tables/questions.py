@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.frame import OTHER
-from reports.tables.labels import format_with_interval
+from reports.tables.labels import format_confidence, format_with_interval
 from reports.tables.verdict import CALLS, TOTAL, Verdict
 
 SWITCHED_OFF = re.compile(r" \(best is neutral( in \d+ of \d+ searches)?\)$")  # end of a label
@@ -141,6 +141,11 @@ def format_tag(answer: Answer, *, is_reply: bool) -> str:
     if verdict.call == "same" and (answer.is_off or not verdict.is_term):
         return "switched off" if answer.is_off else "same"
     return TAGS.get(verdict.call, verdict.call)
+
+
+def join_levels(verdicts: Sequence[Verdict]) -> str:
+    """Write the levels of intervals: `95 %`, or `95 % or 97.5 %` if tables have had other looks."""
+    return " or ".join(dict.fromkeys(format_confidence(verdict.level) for verdict in verdicts))
 
 
 def format_setting(part: Part) -> str:

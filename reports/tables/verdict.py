@@ -36,7 +36,12 @@ from reports.tables.cells import (
 )
 from reports.tables.comparison import ON, find_method_column
 from reports.tables.effects import fit_study
-from reports.tables.labels import HALF_WIDTH, display_scale, format_coordinate
+from reports.tables.labels import (
+    HALF_WIDTH,
+    display_scale,
+    format_confidence,
+    format_coordinate,
+)
 from reports.tables.model import AnyTable, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
 
@@ -250,26 +255,40 @@ def _add_advice(frame: Frame, table: TableData, verdicts: Sequence[Verdict]) -> 
     if not any(long):
         return [*verdicts]
     metric, rule, rows = table.metrics[0], frame.recipe.rule, {row.cell: row for row in table.rows}
+    level = find_level(frame, table.recipe.study, later=1)  # of the look at the further seeds
     scale, runs = display_scale(metric), group_runs(frame.select_study(table.recipe.study), metric)
     advised = []
     for verdict, is_long in zip(verdicts, long, strict=True):
         cell, wanted, advice = verdict.cell, HALF_WIDTH * verdict.smallest, ""
         base, comparison = rows[cell].against or "", rows[cell].measured[metric].compared
         if is_long and verdict.searches > 1:
-            advice = describe_search_part(verdict.searches, verdict.searches_sd or 0.0, scale)
+            advice = describe_search_part(
+                verdict.searches, verdict.searches_sd or 0.0, level, scale
+            )
         elif is_long and verdict.classes:
             if variances := comparison.class_variances if comparison else None:
-                advice = advise_on_classes(variances, verdict.family, wanted, scale)
+                family = Family(rule, verdict.family, level=level)
+                advice = advise_on_classes(variances, family, wanted, scale)
         elif is_long:
             alike = [v.cell for v in verdicts if v.call != "same" and rows[v.cell].against == base]
             others = [runs[other] for other in alike if other in runs and other != cell]
             n_elsewhere = max(0, verdict.family - 1 - len(others))  # with other baselines
-            family = Family(rule, 1 + len(others), n_elsewhere)
+            family = Family(rule, 1 + len(others), n_elsewhere, level)
             if components := choose_components(runs[base], runs[cell], others, rule):
                 has_splits = verdict.unit == "split"
                 advice = advise_on_row(components, family, wanted, scale, has_splits=has_splits)
-        advised.append(replace(verdict, advice=advice))
+        advised.append(replace(verdict, advice=_add_level(advice, level, verdict)))
     return advised
+
+
+def _add_level(advice: str, level: float, verdict: Verdict) -> str:
+    """Add to an advice the level of the next look, which it is about, unless it is the verdict's.
+
+    Whoever follows the advice looks again, so that the intervals have that level.
+    """
+    if not advice or level == verdict.level:
+        return advice
+    return f"{advice} (at the level of a further look, {format_confidence(level)})"
 
 
 def find_long_half(verdict: Verdict) -> float | None:
@@ -386,7 +405,7 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
         judgement = decide(gap, shared["smallest"], lower_is_better=sign < 0)
         judgement = Judgement(gap, "open") if is_open else judgement
         chances = None
-        if error is not None and not same:
+        if error is not None and not same and not failures.any():
             chances = compute_chances(
                 gap.mean, error, error_df, shared["smallest"], lower_is_better=sign < 0
             )
@@ -407,9 +426,11 @@ def judge_terms(frame: Frame, table: TableData) -> list[Verdict]:
         )
         half = find_long_half(verdict)
         if half is not None and verdict.unit == "seed":
-            wanted = HALF_WIDTH * verdict.smallest
+            wanted, later = HALF_WIDTH * verdict.smallest, find_level(frame, verdict.study, later=1)
+            half *= dunnett_quantile(len(terms), error_df, 0.0, later)
+            half /= dunnett_quantile(len(terms), error_df, 0.0, level)
             advice = advise_on_term(half, gap.n, error_df, wanted, display_scale(metric))
-            verdict = replace(verdict, advice=advice)
+            verdict = replace(verdict, advice=_add_level(advice, later, verdict))
         verdicts.append(verdict)
     return verdicts
 
@@ -434,7 +455,7 @@ def _estimate_terms(
 
     There are none where components cannot be judged (`judge_terms`).
     """
-    factorial = fit_study(frame, cells, metric, level=level)
+    factorial = fit_study(frame, cells, metric)
     data, fit = factorial.data, factorial.fit
     varied = {name: names for name, names in factorial.levels.items() if len(names) > 1}
     if any(len(names) > 2 for names in varied.values()):

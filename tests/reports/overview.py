@@ -36,7 +36,7 @@ from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
 from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
-from reports.tables.questions import build_questions, format_difference
+from reports.tables.questions import build_questions, format_difference, join_levels
 from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
@@ -109,9 +109,11 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
     """Write the overview in Markdown: the picture, a table for each metric, the sweeps' names."""
     text = [f"![Differences to the plain loss, with intervals]({picture})", ""]
     for metric in dict.fromkeys(line.verdict.metric for line in lines):
-        delta = f"Δ {format_metric_label(metric)} [95 %]"
+        listed = [line for line in lines if line.verdict.metric == metric]
+        level = join_levels([line.verdict for line in listed])
+        delta = f"Δ {format_metric_label(metric)} [{level}]"
         headers = ("method", "set-up", "row", delta, "blocks", "verdict", "note")
-        rows = [_format_row(line) for line in lines if line.verdict.metric == metric]
+        rows = [_format_row(line) for line in listed]
         grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)

@@ -13,6 +13,7 @@ import yaml
 
 from ablate import api
 from ablate.cli.main import main
+from ablate.designs.base import SPLIT_SHIFT
 from ablate.ledger.ledger import Ledger
 from tests.ablate import synthetic
 from tests.ablate.driven import dispatch, drain
@@ -27,8 +28,9 @@ ROWS = {
 }
 
 
-def write(folder: Path, **study: Any) -> Path:
-    spec = {"name": "x", "studies": {"rows": {**ROWS, **study}}, "report": {"tables": [TABLE]}}
+def write(folder: Path, looks: int | None = None, **study: Any) -> Path:
+    report = {"tables": [TABLE], "looks": looks}
+    spec = {"name": "x", "studies": {"rows": {**ROWS, **study}}, "report": report}
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(spec))
     return path
@@ -39,18 +41,19 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Train a spec's trials, with an interaction split × method and noise of training."""
     monkeypatch.setattr(synthetic, "EVALUATOR", EVALUATOR)
 
-    def train_all(path: Path, split_sd: float, seed_sd: float) -> None:
+    def train_all(path: Path, split_sd: float, seed_sd: float, ends: bool = False) -> None:
         def score(config: dict[str, Any], seed: int) -> float:
             part, dim = config["data"]["split"]["part"] or 0, config["embedding"]["dim"]
-            draws = [
-                np.random.default_rng(key).normal() for key in ([part, dim], [part, dim, seed])
-            ]
+            keys = [part, dim], [part, dim, seed % SPLIT_SHIFT]
+            draws = [np.random.default_rng(key).normal() for key in keys]
             return float(0.5 + split_sd * draws[0] + seed_sd * draws[1])
 
         monkeypatch.setattr(synthetic, "score", score)
         plan, _ = api.prepare(path, api.Options(out=tmp_path / "runs", track=False), runs=False)
         sweep = dispatch(plan, tmp_path / "runs")
         drain(sweep)
+        if ends:
+            sweep.progression.record_looks()
         with sweep.ledger.begin_transaction() as db:
             db.execute("UPDATE trials SET seconds = 3600 * epochs")
 
@@ -68,7 +71,7 @@ def test_designs_over_splits_have_costs_and_ranges_and_one_is_proposed(
 ) -> None:
     train(write(tmp_path, splits=5, seeds=3), 0.0, 0.01)
     text = decide(tmp_path, "1.2", capsys)
-    rows = re.findall(r"5 splits × (\d+) seeds +(\d+) +(\S+) +±(\S+) \((\S+) to (\S+)\)", text)
+    rows = re.findall(r"5 splits × (\d+) seeds +(\d+) +(\S+) +±(\S+) \(±(\S+) to ±(\S+)\)", text)
     ((seeds, trainings, hours, about, low, high),) = rows
     assert int(trainings) == 5 * int(seeds) > 15 and float(hours) > 0
     assert float(low) < float(about) <= 0.96 < float(high)
@@ -87,6 +90,18 @@ def test_without_splits_the_number_of_seeds_is_proposed(
     proposed = yaml.safe_load(text.splitlines()[-1])["studies"]["rows"]
     assert proposed.keys() == {"seeds"} and proposed["seeds"] > 4
     assert "over splits: unknown" in text and "further classes" not in text
+
+
+def test_a_pilot_that_ended_is_a_look_and_the_design_has_the_level_of_the_next(
+    tmp_path: Path, train: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seeds = []
+    for looks, ends, level in ((None, False, "95"), (2, True, "97.5"), (None, True, "99.75")):
+        train(write(tmp_path, looks, seeds=4), 0.0, 0.01, ends)
+        text = decide(tmp_path, "1", capsys)
+        assert f"at level {level} %" in text
+        seeds.append(yaml.safe_load(text.splitlines()[-1])["studies"]["rows"]["seeds"])
+    assert 4 < seeds[0] < seeds[1] < seeds[2]
 
 
 def test_values_by_class_give_a_design_over_classes(

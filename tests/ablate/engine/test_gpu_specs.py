@@ -34,7 +34,7 @@ PUBLISHED = {
 
 # search of a fair file → options in which it deviates from the paper's file, as its header says
 DEVIATIONS = {
-    "tune_ddml": {"method.weights", "method.alpha", "method.gamma"},
+    "tune_ddml": {"method.weights", "method.alpha"},
     "tune_detreg": {"method.weights", "method.input", "method.lambda1", "method.lambda2"},
     "tune_dvml": {"method.weights"}
     | {f"method.lambda{term}" for term in ("1_phase1", "1_phase2", "2_phase2", "3_phase1")}

@@ -33,7 +33,7 @@ def noisy(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return scatter
 
 
-def staged(**seeds: Any) -> Plan:
+def staged(looks: int | None = None, **seeds: Any) -> Plan:
     given = specs.spec()
     variants = {f"dim{dim}": {"trial": {"embedding.dim": dim}} for dim in (16, 32)}
     given["studies"] = {
@@ -46,7 +46,8 @@ def staged(**seeds: Any) -> Plan:
         }
     }
     given["report"] = {
-        "tables": [{"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}]
+        "tables": [{"kind": "compare", "study": "rows", "metrics": ["test/map_at_r"]}],
+        "looks": looks,
     }
     return specs.plan(given)
 
@@ -60,12 +61,12 @@ def count_seeds(folder: Path, plan: Plan) -> dict[str, set[int]]:
     return seeds
 
 
-def expect_seeds(folder: Path, half_width: float) -> int:
+def expect_seeds(folder: Path, half_width: float, level: float = 0.95) -> int:
     """Stein's number, from the first stage's recorded differences."""
     rows = [row for row in table(dispatch(staged(), folder)) if row["seed"] < FIRST]
     values = {(row["cell"], row["seed"]): row["test/map_at_r"] for row in rows}
     gaps = [values["dim32", seed] - values["dim16", seed] for seed in range(FIRST)]
-    half = stats.t.ppf(0.975, FIRST - 1) * stats.sem(gaps)
+    half = stats.t.ppf((1 + level) / 2, FIRST - 1) * stats.sem(gaps)
     return min(MOST, max(FIRST, math.ceil(FIRST * (half / half_width) ** 2)))
 
 
@@ -77,6 +78,14 @@ def test_all_rows_get_the_number_that_the_first_stage_asks_for(
     n = expect_seeds(tmp_path, precision / 100)
     assert seeds == {"dim16": {*range(n)}, "dim32": {*range(n)}}
     assert (n in (FIRST, MOST)) == bound
+
+
+def test_planned_looks_which_lengthen_intervals_get_seeds_for_it(
+    tmp_path: Path, noisy: list[float]
+) -> None:
+    n = len(count_seeds(tmp_path, staged(looks=2, precision=1.5))["dim16"])
+    assert n == expect_seeds(tmp_path, 0.015, level=0.975) > expect_seeds(tmp_path, 0.015)
+    assert n < MOST
 
 
 def test_a_stopped_run_ends_with_the_same_seeds(tmp_path: Path, noisy: list[float]) -> None:

@@ -205,3 +205,39 @@ def test_an_open_verdict_says_whether_seeds_or_classes_are_short() -> None:
     _, verdicts = judge(build(list_records()))
     assert verdicts["ddml"].advice.startswith("more seeds would not help (at best ±")
     assert verdicts["ddml"].advice in words.format_evidence(verdicts["ddml"])
+
+
+@pytest.mark.parametrize("lost", ROWS)
+def test_a_row_without_results_leaves_the_other_rows_their_classes(lost: str) -> None:
+    """The page of a running sweep has rows whose trials have not ended."""
+    records = {
+        key: value for key, value in list_records().items() if key[1] != str(ROWS.index(lost))
+    }
+    made = frame(
+        "compare",
+        [{"variant": row} for row in ROWS],
+        lambda at, seed: None if at["variant"] == lost else measure(at["variant"], seed),
+        seeds=SEEDS,
+    )
+    made.read_classes = lambda trial, split: records.get(trial)
+    _, verdicts = judge(made)
+    for name, verdict in verdicts.items():
+        is_measured = lost not in (name, "plain")
+        assert (verdict.call == "no result") is not is_measured
+        assert (verdict.difference is not None) is is_measured
+        assert verdict.classes == CLASSES - 1 or not is_measured
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("asked", [0, 1])
+def test_classes_without_queries_say_nothing_of_further_classes(asked: int) -> None:
+    """Nothing is known of how differences vary over classes, if at most one has queries."""
+    records = list_records()
+    for each in records.values():
+        for i, pair in enumerate(each["metrics"]["map_at_r"]):
+            pair[1] = 5.0 if i < asked else 0.0
+    _, verdicts = judge(build(records))
+    for verdict in verdicts.values():
+        assert verdict.classes == asked
+        assert verdict.difference is not None and (verdict.difference.low is None) is bool(asked)
+        assert not asked or (verdict.call, verdict.chances) == ("open", None)

@@ -12,7 +12,14 @@ import pytest
 from reports.frame import GIVEN_UP, Frame
 from reports.pages.csv_table import to_csv
 from reports.pages.markup import build_grid
-from reports.pages.verdict import VerdictSection, format_plain_verdict
+from reports.pages.verdict import (
+    VerdictSection,
+    explain_verdicts,
+    format_call,
+    format_effect,
+    format_evidence,
+    format_plain_verdict,
+)
 from reports.recipe import Recipe, Table
 from reports.tables.build import build_all
 from reports.tables.model import TableData
@@ -145,3 +152,46 @@ def test_terms_of_components_with_failed_runs(failed: str | None, call: str) -> 
     _, verdicts = report(made)
     assert (verdicts["a"].call, verdicts["b"].call) == (call, "open")
     assert verdicts["a"].failed == "1 of 32 runs failed"
+
+
+@pytest.mark.parametrize("splits", [0, 5])
+@pytest.mark.parametrize("failed", [None, "worst"])
+def test_runs_that_are_left_give_a_row_no_chances(splits: int, failed: str | None) -> None:
+    lost = build(lambda name, seed: name == "better" and seed < 2, splits=splits, failed=failed)
+    table, verdicts = report(lost)
+    assert verdicts["better"].chances is None and verdicts["worse"].chances is not None
+    assert "chances" not in format_evidence(verdicts["better"])
+    numbers = read_csv(table)
+    for column in ("chance_worse", "chance_within", "chance_better"):
+        assert numbers["better"][column] == "" != numbers["worse"][column]
+
+
+def test_an_open_row_whose_interval_leaves_out_0_says_of_which_runs_this_is() -> None:
+    _, verdicts = report(build(lambda name, seed: name == "better" and seed in (2, 4)))
+    verdict = verdicts["better"]
+    assert verdict.difference is not None and (verdict.difference.low or 0) > 0
+    assert "higher among finished runs (" in format_effect(verdict)
+    assert format_call(verdict) == "undecided (2 of 10 runs failed)"
+    assert "among finished runs" not in format_effect(verdicts["worse"])
+    assert "A comparison with failed runs is undecided" in explain_verdicts([*verdicts.values()])
+    assert "failed" not in explain_verdicts([verdicts["worse"]])
+
+
+@pytest.mark.parametrize("failed", [None, "worst"])
+def test_components_with_failed_runs_have_no_chances(failed: str | None) -> None:
+    coords = [{"a": a, "b": b} for a in ("off", "on") for b in ("off", "on")]
+
+    def value(at: dict[str, Any], seed: int) -> float | None:
+        if at == {"a": "on", "b": "on"} and seed == 3:
+            return None
+        shift = 0.02 * (at["a"] == "on") + 0.001 * (at["b"] == "on")
+        return 0.5 + shift + NOISE[(seed + 3 * (at["a"] == "on") + 5 * (at["b"] == "on")) % 10]
+
+    made = frame("components", coords, value, seeds=10)
+    tables = [{"kind": "components", "study": "s", "metrics": [METRIC], "alone": True}]
+    made.document["report"] = {"tables": tables, "primary": METRIC, "failed": failed}
+    (table,) = build_all(made, made.recipe)
+    terms = judge_tables(made, [table])
+    assert len(terms) == 3 and all(term.is_term for term in terms)
+    assert {term.chances for term in terms} == {None}
+    assert failed or {term.call for term in terms} == {"open"}

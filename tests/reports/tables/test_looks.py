@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
+from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
 from reports.pages.markup import build_grid
 from reports.pages.verdict import VerdictSection, format_plain_verdict
 from reports.recipe import Recipe, Table
 from reports.stats.looks import BEYOND, compute_look_level
-from reports.tables.build import build_all
-from reports.tables.model import TableData
+from reports.tables.build import build_all, build_table
+from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import Verdict, judge_tables
 from tests.reports.made import METRIC, divide, frame
 
 NOISE = (0.000, 0.004, -0.003, 0.002, -0.004, 0.003, -0.001, 0.001, -0.002, 0.004)
+
+ENDS = (("high", "low"), ("shapley_high", "shapley_low"))
 
 
 def build(looks: list[int], planned: int | None = None, kind: str = "compare") -> Frame:
@@ -84,3 +87,27 @@ def test_over_splits_a_look_with_one_seed_counts_and_servers_looks_are_joined() 
     made.cells["seed"] += 2 * made.cells["fold"]  # seeds of its own for each split
     assert made.count_looks("s") == 2
     assert build([1]).count_looks("s") == 1
+
+
+@pytest.mark.parametrize("kind", ["compare", "components"])
+def test_no_text_of_a_second_look_states_another_level(kind: str) -> None:
+    made = build([5], 2, kind)
+    table, verdict = report(made)
+    text = format_plain_verdict(VerdictSection("", [verdict], None))
+    drawn = draw_forest_plot([verdict])
+    assert drawn is not None
+    effects = build_table(made, Table(kind="effects", study="s", metrics=(METRIC,)))
+    headers = build_grid(effects if kind == "components" else table).headers
+    for words in (text, drawn.caption, " ".join(h for h in headers if "P(better)" not in h)):
+        assert "97.5 %" in words and "95 %" not in words
+
+
+def test_intervals_of_effects_are_as_long_as_those_of_verdicts_at_the_same_look() -> None:
+    """At any look, a table must not print an interval that its verdict contradicts."""
+    recipe, halves = Table(kind="effects", study="s", metrics=(METRIC,)), []
+    for looks in ([], [5]):
+        sheet = build_table(build(looks, None, "components"), recipe)
+        assert isinstance(sheet, Sheet)
+        first = dict(zip(sheet.columns, sheet.numbers[0], strict=True))
+        halves.append([first[high] - first[low] for high, low in ENDS])
+    assert all(later > 1.3 * sooner > 0 for sooner, later in zip(*halves, strict=True))

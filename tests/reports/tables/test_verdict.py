@@ -133,24 +133,39 @@ def divided(splits: int, seeds: int, *, split_sd: float, seed_sd: float) -> Verd
         return 0.5 + float(of_split[row, seed % splits] + of_seed[row, seed])
 
     variants = [{"variant": name} for name in names]
-    found = frame("compare", variants, value, seeds=splits * seeds, names=names)
-    return judge(divide(found, splits))
+    found = divide(frame("compare", variants, value, seeds=splits * seeds, names=names), splits)
+    return judge(plan_looks(found))
+
+
+def plan_looks(found: Frame, looks: int | None = 2) -> Frame:
+    """Plan a further look, whose level is that of this one."""
+    found.document["report"] = {"tables": [TABLE], "looks": looks}
+    return found
+
+
+def test_advice_has_the_level_of_the_look_at_the_further_seeds() -> None:
+    """Whoever adds seeds looks again, and an unplanned look has long intervals."""
+    texts = [judge(plan_looks(made(0.0015), looks)).advice for looks in (2, None)]
+    assert "level" not in texts[0] and "a further look, 99.75 %" in texts[1]
+    found = [re.match(r"(\d+) seeds .+? to ±(\S+)", text) for text in texts]
+    planned, unplanned = ((int(each[1]), float(each[2])) for each in found if each)
+    assert planned < unplanned or planned[1] < unplanned[1]
 
 
 def test_an_open_verdict_says_what_more_seeds_would_give_with_a_range() -> None:
-    verdict = judge(made(0.0015))
+    verdict = judge(plan_looks(made(0.0015)))
     assert verdict.call == "open" and verdict.advice in words.format_evidence(verdict)
     number = re.fullmatch(r"(\d+) seeds .+ to ±(.+) \(±(.+) to ±(.+)\)", verdict.advice)
     assert number is not None and 8 < int(number[1]) <= 32
     about, low, high = map(float, number.groups()[1:])
     assert 0 < low < about <= 0.24 < high
     assert "1 seed, without an interval" in words.format_effect(judge(made(0.05, seeds=1)))
-    far = judge(made(0.0015, scatter=9.0)).advice
+    far = judge(plan_looks(made(0.0015, scatter=9.0))).advice
     assert far.startswith("32 seeds") and far.endswith("and ±0.24 takes more seeds")
 
 
 def test_a_verdict_over_splits_says_whether_seeds_or_classes_are_short() -> None:
-    by_seeds = divided(5, 4, split_sd=0.0, seed_sd=0.005).advice
+    by_seeds = divided(5, 4, split_sd=0.0, seed_sd=0.0035).advice
     assert re.match(r"(\d+) seeds a split .+ ±.+; further classes are not needed", by_seeds)
     by_classes = divided(5, 4, split_sd=0.01, seed_sd=0.001).advice
     assert by_classes.startswith("more seeds would not help (at best ±")
