@@ -172,10 +172,11 @@ def draw_half_widths(components: Components, design: Design, family: Family) -> 
 def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
     """Return the half-widths that a rule gives rows whose residuals have the variance 1."""
     rng, rule, n_rows = np.random.default_rng(2), load_rule(family.rule), family.comparisons
-    halves, fixed = list[float](), {"others": family.others, "level": family.level}
+    halves: list[float] = []
     for _ in range(max(LEAST_TABLES, ROWS // n_rows)):
         base, *rows = (dict(enumerate(row)) for row in rng.normal(size=(n_rows + 1, blocks)))
-        sample = Sample(base, {str(i): row for i, row in enumerate(rows)}, **fixed)
+        named = {str(i): row for i, row in enumerate(rows)}
+        sample = Sample(base, named, others=family.others, level=family.level)
         halves += [half for half, _ in rule.compute_half_widths(sample).values()]
     return np.array(halves)
 
