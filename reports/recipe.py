@@ -327,6 +327,9 @@ class Recipe(RecipePart):
     failed: "worst" judges rows with failed runs, which are open otherwise: a verdict must then hold
         both without these runs and with each of them at the worst value of the rows that share its
         baseline (and split).
+    same_rates: true trains each row of the tables of kind `compare` again with the plain loss, at
+        the row's own settings and seeds, and shows the differences in a further column, which has
+        no verdicts and takes part in no correction.
     best: studies whose best configuration is written as YAML (default: all).
     sources: sources of the settings; in a file, the name of the file that has them.
     """
@@ -341,6 +344,7 @@ class Recipe(RecipePart):
     rule: RuleName = DEFAULT_RULE
     looks: int | None = Field(None, ge=1, le=20)
     failed: Literal["worst"] | None = None
+    same_rates: bool = False
     best: tuple[str, ...] = ()
     sources: tuple[SourceBlock, ...] = ()
 

@@ -199,9 +199,10 @@ class _Checker:
         base = self.plan.build_layers(name, point, inherited_values)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
-        for inherited in self.spec.studies[name].list_base_references(
-            point.levels if point else ()
-        ):
+        references = self.spec.studies[name].list_base_references(point.levels if point else ())
+        # a twin of a comparison drops all options of the methods; the comparison itself is checked
+        is_twin = self.plan.copies.get(name, name) in self.plan.twins.values()
+        for inherited in () if is_twin else references:
             self._check_inherited(name, point, inherited, base.merged)
         try:
             self._check_trial(name, base)

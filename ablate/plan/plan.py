@@ -20,6 +20,7 @@ from ablate.plan.resolve import MisfitError, resolve_layers
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
+from ablate.spec.same_rates import map_same_rates_studies
 from ablate.spec.searches import map_copies, map_judged_copies
 from ablate.values.canonical import compute_canonical_hash
 from ablate.values.errors import check_known
@@ -106,6 +107,7 @@ class Plan:
         as_written: studies that were not selected and do not fit `--set`, to which it is not
             applied.
         copies: study that `searches` added → the study of the spec that it repeats.
+        twins: comparison → the study that trains its rows with the plain loss (`same_rates`).
 
     Raises:
         ConfigError: a selected study does not exist, or `--seeds` would make searches equal.
@@ -122,6 +124,7 @@ class Plan:
         self.loaded = move_to_validation(loaded, self.top)
         self.spec = self.loaded.spec
         self.copies = map_copies(self.spec)
+        self.twins = map_same_rates_studies(self.spec)
         self.order = self._list_wanted_studies()
         self.as_written: set[str] = set()
         self.warm_trials: dict[str, tuple[str, ...]] = {}
@@ -136,6 +139,7 @@ class Plan:
         """Return the selected studies, their copies and all bases, each study after its bases."""
         judged = map_judged_copies(self.spec)
         selected = self.overrides.studies
+        selected += tuple(self.twins[name] for name in selected if name in self.twins)
         waiting = [*selected, *(copy for name in selected for copy in judged.get(name, []))]
         waiting = waiting or list(self.loaded.order)
         wanted: set[str] = set()
@@ -395,6 +399,7 @@ class Plan:
         dump["tuning"], dump["lineages"] = self.count_tuning_trials(), self.trace_lineages()
         dump["other_regimes"] = self.other_regimes
         dump["searches"] = map_judged_copies(self.spec)  # comparison → its copies
+        dump["same_rates"] = self.twins
         refused = {name: list(self.list_refused(name)) for name in self.spec.studies}
         dump["refused"] = {
             name: [{"cell": p.cell, "coords": p.coords, "reason": why} for p, why in pairs]

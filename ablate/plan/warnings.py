@@ -31,6 +31,8 @@ def list_study_notes(plan: Plan, name: str) -> list[str]:
             f"split k (from 0) trains at these seeds + {study.split_shift:,} k; trials of versions "
             "that trained all splits at the same seeds count with `split_seeds: shared`"
         )
+    if name in plan.twins.values():
+        notes.append("each row of the comparison with the plain loss; equal trials train once")
     return [*study.notes(), *notes]
 
 

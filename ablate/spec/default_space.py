@@ -94,21 +94,23 @@ def _make_weights_relative(
 
     A weight of the metric term, which would scale all terms alike, is then no axis.
     """
-    from trainables.methods.base import METHODS
+    from trainables.methods.base import METHODS, RATIO
 
     settings = trial.get("method")
     options = settings if isinstance(settings, Mapping) else {}
     method = METHODS.get(str(options.get("name")))
     if method is None:
         return dict(axes)
-    low, high = method.RATIOS
     paths = {f"method.{option}": term for term, names in method.WEIGHTS.items() for option in names}
     stated = options.get("weights")
     if not paths or stated == "absolute" or {*paths, "method.weights"} & space.keys():
         return dict(axes)
     others = {path: axis for path, axis in axes.items() if path not in paths}
-    ratio = {"low": low, "high": high, "log": True}
-    ratios = {path: ratio for path, term in paths.items() if term != "metric"}
+    ratios = {}
+    for path, term in paths.items():
+        if term != "metric":
+            low, high = method.RATIOS.get(path.partition(".")[2], RATIO)
+            ratios[path] = {"low": low, "high": high, "log": True}
     # an axis, not a setting, so that studies that take the best values take the meaning too
     meaning = {} if stated == "relative" else {"method.weights": {"choice": ["relative"]}}
     return others | meaning | ratios

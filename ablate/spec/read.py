@@ -17,6 +17,7 @@ from ablate.spec.default_space import expand_default_spaces
 from ablate.spec.equal_budget import add_equal_budget_studies
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.recipes import locate_spec
+from ablate.spec.same_rates import add_same_rates_studies
 from ablate.spec.searches import add_search_copies, check_copies
 from ablate.spec.templates import expand_templates
 from ablate.spec.yaml_loader import load_yaml
@@ -164,6 +165,9 @@ def check_spec(
         if spec.fair is not None:
             without_fair = {key: value for key, value in data.items() if key != "fair"}
             data = add_equal_budget_studies(without_fair, spec.fair)
+            spec = _validate(data, context)
+        if spec.report.same_rates:
+            data = add_same_rates_studies(data, spec)
             spec = _validate(data, context)
         if spec.searches is not None:
             _order_studies(spec.studies)  # checks the references that copies repeat

@@ -22,6 +22,15 @@ MARKS = {
     **{"better": ("^", "#0072B2"), "worse": ("v", "#D55E00"), "no difference": ("s", "#009E73")},
     **{"open": ("o", "#5f5f5f"), "same": ("D", "#5f5f5f")},
 }
+SMALL = "#8a6d3b"  # the colour of a negligible difference
+LEGEND = {  # what the caption says of the marks that are drawn
+    **{"better": "triangle up: better", "worse": "triangle down: worse"},
+    **{"negligible": "brown triangle: negligible", "no difference": "square: no difference"},
+    **{
+        "open": "hollow circle: undecided",
+        "same": "diamond: no effect, or the same as another row",
+    },
+}
 ROW = 0.34  # inches, for names and verdicts of two lines
 WIDTH = 7.0
 LETTERS = 26  # in a line of a name
@@ -48,11 +57,12 @@ def draw_forest_plot(verdicts: Sequence[Verdict]) -> plot.DrawnFigure | None:
         spots += _draw_panel(panel, question, panel_lines)
     units = " or ".join(dict.fromkeys(f"{v.unit}s" for v in drawn))
     bars = f"; lines: the {join_levels(drawn)} intervals that decide"
+    shown = {"negligible" if verdict.small else verdict.call for verdict in drawn}
+    legend = [text for call, text in LEGEND.items() if call in shown]
     caption = (
         f"Difference to the baseline, {plot.format_counts([v.n for v in drawn], units)}"
-        f"{bars if max(v.n for v in drawn) > 1 else ''}. Filled marks are decided: triangle up "
-        "better, down worse, square no difference. Hollow circle: undecided. Diamond: the same as "
-        "another row. Band: ±δ, the smallest effect of interest."
+        f"{bars if max(v.n for v in drawn) > 1 else ''}. Marks: {'; '.join(legend)}. Band: ±δ, the "
+        "smallest effect of interest."
     )
     if any(map(_has_gain, drawn)):
         caption += " Vertical tick: the gain that the paper prints for the same data set."
@@ -107,6 +117,7 @@ def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[
         gap = verdict.difference
         assert gap is not None  # `draw_forest_plot` leaves out comparisons without a difference
         mark, colour = MARKS.get(verdict.call, MARKS["open"])
+        colour = SMALL if verdict.small else colour
         if gap.low is not None and gap.high is not None:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         fill = "white" if verdict.call == "open" else colour

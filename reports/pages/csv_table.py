@@ -11,6 +11,7 @@ CSV_HEADERS = (
     *("metric", "mean", "sd", "n", "planned", "runs", "failed"),
     *("delta", "delta_low", "delta_high", "delta_n", "delta_method", "verdict", "same_as"),
     *("level", "chance_worse", "chance_within", "chance_better", "searches_sd"),
+    *("delta_same_rates", "delta_same_rates_low", "delta_same_rates_high", "delta_same_rates_n"),
     *("p", "p_holm", "cohens_dz", "cliffs_delta"),
     *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
     *("published", "published_sd", "published_unit", "published_slip", "run_ids", "gaps"),
@@ -54,7 +55,7 @@ def to_csv(table: AnyTable) -> str:
 def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
     """Return a CSV line's fields after `metric`; a row equal to another has the verdict `same`."""
     summary, pair, printed = measured.summary, measured.compared, measured.printed
-    gap, chance, judgement = None, None, None
+    gap, chance, judgement, same_rates = None, None, None, measured.same_rates
     if pair is not None:  # the row compared with its baseline
         gap, chance, judgement = pair.difference, pair.improvement, pair.judgement
     return [
@@ -65,6 +66,8 @@ def _collect_numbers(row: TableRow, measured: MeasuredMetric) -> list[object]:
         pair.level if pair else None,
         *((pair.chances if pair else None) or (None,) * 3),
         pair.searches_sd if pair else None,
+        *((same_rates.mean, same_rates.low, same_rates.high) if same_rates else (None,) * 3),
+        same_rates.n if same_rates else None,
         *((pair.permutation, pair.p, pair.dz, pair.delta) if pair else (None,) * 4),
         *((chance.probability, chance.low, chance.high) if chance else (None,) * 3),
         *(measured.half, row.tuning),

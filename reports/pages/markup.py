@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reports.stats.blocks import LEVEL
+from reports.stats.paired import Difference
 from reports.tables import labels, term_shares
 from reports.tables.model import (
     AnyTable,
@@ -161,6 +162,9 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
         levels = [result.compared.level for result in results if result.compared]
         level = labels.format_confidence(max(levels, default=LEVEL))
         columns.append((f"Δ {name} [{level}]", further, differences))
+    if any(result.same_rates for result in results):
+        gaps = [_format_gap(table, result.same_rates, metric) for result in results]
+        columns.append((f"Δ {name} at the same rates [95 %]", further, gaps))
     if position == 0 and any(result.p_corrected is not None for result in results):
         for header, texts in _format_statistics(results).items():
             columns.append((header, True, list(map(Field, texts))))
@@ -170,8 +174,10 @@ def _build_metric_columns(table: TableData, metric: str, position: int) -> list[
         ]
         columns.append(("published†", further, printed))
     if has_published and has_differences:
-        gaps = [Field(_format_published_gap(result, table.recipe.digits)) for result in results]
-        columns.append((f"{name} − published", True, gaps))
+        printed_gaps = [
+            Field(_format_published_gap(result, table.recipe.digits)) for result in results
+        ]
+        columns.append((f"{name} − published", True, printed_gaps))
     return columns
 
 
@@ -186,9 +192,15 @@ def _format_value(table: TableData, row: TableRow, metric: str) -> Field:
 
 def _format_difference(table: TableData, row: TableRow, metric: str) -> Field:
     """Return the field with a row's difference to its baseline row; "baseline" in that row."""
-    gap = row.measured[metric].difference
-    if row.baseline or gap is None:
-        return Field("baseline" if row.baseline else "")
+    if row.baseline:
+        return Field("baseline")
+    return _format_gap(table, row.measured[metric].difference, metric)
+
+
+def _format_gap(table: TableData, gap: Difference | None, metric: str) -> Field:
+    """Return the field with a difference and its interval; empty without one."""
+    if gap is None:
+        return Field("")
     digits = table.recipe.digits
     return Field(labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits))
 

@@ -100,7 +100,7 @@ def format_effect(verdict: Verdict) -> str:
     if verdict.call == "same":
         tenth = float(_format_smallest(verdict)) / 10
         same = "" if verdict.is_term else f"the same as {verdict.same_as}: "
-        least = f"less than {tenth:g} and one test image" if tenth else "nothing"
+        least = f"less than {tenth:g}{points} and than one test image" if tenth else "nothing"
         return f"{same}it changes {least} at every {verdict.unit} ({blocks})"
     if gap is None or verdict.call == "no result":
         return f"not measured yet: no {verdict.unit} has results of both rows"
@@ -123,7 +123,7 @@ def format_answer(answer: Answer) -> str:
     verdict = answer.verdict
     if not answer.is_off:
         return format_effect(verdict)
-    off = f"tuning preferred it switched off{answer.often}"
+    off = f"tuning preferred {answer.name} switched off{answer.often}"
     if verdict.call == "same" and SWITCHED_OFF.search(verdict.label):
         return off
     return f"{off}, and its best “on” setting is {format_effect(replace(verdict, small=False))}"
@@ -196,11 +196,17 @@ def explain_verdicts(verdicts: Sequence[Verdict]) -> str:
 
 
 def format_measure(question: Question) -> str:
-    """Write `MAP@R, test, in points; 95 % intervals in parentheses`, after the table of terms."""
+    """Write `MAP@R, test, in points; 95 % intervals in parentheses; δ = 0.3.`"""
     verdict = question.verdict
-    title = f"{verdict.title}. " if verdict.is_term else ""
+    title = ""
+    if verdict.is_term:
+        title = (
+            f"{verdict.title}. Each term switched on, against off, as the mean over the others. "
+        )
+    delta = f"; δ = {_format_smallest(verdict)}" if verdict.smallest else ""
+    label = format_difference_label(verdict.metric)
     level = join_levels([part.verdict for part in question.parts])
-    return f"{title}{format_difference_label(verdict.metric)}; {level} intervals in parentheses."
+    return f"{title}{label}; {level} intervals in parentheses{delta}."
 
 
 def count_tags(part: Part) -> str:

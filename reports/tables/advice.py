@@ -134,8 +134,8 @@ def advise(
     halves, over_classes = draw(enough or numbers[-1]), unit is not None
     if over_classes and enough is None and np.median(halves) > GAIN * np.median(draw(seeds)):
         best = format_half_widths(draw(0), scale)
-        return f"more seeds would not help (at best about {best}); only further classes would"
-    text = f"{enough or numbers[-1]} seeds{unit or ''} give about "
+        return f"more seeds would not help (at best {best}); only further classes would"
+    text = f"{enough or numbers[-1]} seeds{unit or ''} would probably bring the interval to "
     text += format_half_widths(halves, scale)
     if enough is None:
         text += f", and ±{wanted * scale:.2g} takes more{'' if over_classes else ' seeds'}"
@@ -146,6 +146,6 @@ def advise(
 
 
 def format_half_widths(halves: np.ndarray, scale: float) -> str:
-    """Write draws of a half-width as `±0.45 (0.3 to 1.0)`."""
+    """Write draws of a half-width as `±0.45 (±0.3 to ±1.0)`."""
     low, about, high = (f"{end:.2g}" for end in np.quantile(halves, RANGE) * scale)
-    return f"±{about} ({low} to {high})"
+    return f"±{about} (±{low} to ±{high})"

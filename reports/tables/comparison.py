@@ -89,6 +89,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
                 )
                 for cell in worst
             }
+    at_same_rates = _compare_at_same_rates(frame, recipe, cells)
     neutral = {
         cell: rows.describe_neutral(groups[cell], groups[cell + OTHER])
         for cell in order
@@ -108,6 +109,7 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
                 half=half_width(seed_values),
                 compared=comparison,
                 printed=_find_printed_value(recipe, metric, cell, coords[cell]),
+                same_rates=at_same_rates.get((metric, cell)),
                 better=is_better and metric == recipe.metrics[0],  # by the primary metric alone
             )
         levels = _label_row(recipe, headers, cell, coords[cell])
@@ -158,11 +160,38 @@ def compared(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
             *explain_measurement(frame, recipe, cells),
             *notes.explain_comparison(frame, recipe, table_rows),
             *notes.explain_published(frame, recipe, table_rows),
+            *([notes.SAME_RATES] if any(at_same_rates.values()) else []),
             *rows.explain_rows(frame, recipe, table_rows, data=data_sets, neutral=neutral),
             *([term_shares.NOTE] if any(row.shares for row in table_rows) else []),
             *(f"Without a result: {gap}." for row in table_rows for gap in row.gaps),
         ),
     )
+
+
+def _compare_at_same_rates(
+    frame: Frame, recipe: Table, cells: DataFrame
+) -> dict[tuple[str, str], Difference | None]:
+    """Return (metric, cell) → its difference to the plain loss at its own settings, if planned.
+
+    Rows that have the plain loss themselves are left out.
+    """
+    study = frame.get_plan_note("same_rates", recipe.study)
+    if study is None:
+        return {}
+    names = dict(zip(cells["idx"], cells["cell"], strict=True))
+    plain = frame.select_study(study)  # its cells are in the order of the comparison's
+    plain = plain.assign(cell=plain["idx"].map(names).fillna(""))
+    trials, plain_trials = (each.groupby("cell")["trial_id"].agg(set) for each in (cells, plain))
+    differences: dict[tuple[str, str], Difference | None] = {}
+    for metric in recipe.metrics:
+        values, plain_values = group_by_cell(cells, metric), group_by_cell(plain, metric)
+        for cell in values:
+            # a second row whose plain loss repeats that of the first row is not in `plain`
+            twin = cell if cell in plain_values else cell.removesuffix(OTHER)
+            if twin in plain_values and plain_trials[twin] != trials[cell]:
+                difference = paired.paired_difference(values[cell], plain_values[twin])
+                differences[metric, cell] = difference
+    return differences
 
 
 def put_primary_first(frame: Frame, recipe: Table) -> Table:

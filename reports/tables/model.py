@@ -82,6 +82,7 @@ class MeasuredMetric:
 
     Attributes:
         half: half the 95 % interval of the mean.
+        same_rates: the row minus the plain loss at the row's own settings, paired, if planned.
         better: whether it is the primary metric and the verdict is "better"; such numbers are bold.
     """
 
@@ -89,6 +90,7 @@ class MeasuredMetric:
     half: float | None = None
     compared: Comparison | None = None
     printed: PrintedValue | None = None
+    same_rates: Difference | None = None
     better: bool = False
 
     @property

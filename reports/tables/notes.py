@@ -43,6 +43,11 @@ FAILED_WORST = (
     "Failed runs: a verdict holds both without them and with each of them at the worst value of "
     "the rows that share its baseline. Means have the worst value."
 )
+SAME_RATES = (
+    "Δ at the same rates: row − the plain loss at the row's own settings, paired as Δ is. The "
+    "interval is the row's own 95 % t interval. These differences are no comparisons of the table: "
+    "they have no verdict, and nothing is corrected for them."
+)
 LEAST_SPLITS = 5  # for a claim about further searches
 
 

@@ -213,9 +213,9 @@ def read_rates(comparison: Comparison, cells: Iterable[Cell]) -> np.ndarray:
 
 
 def run_repetition(
-    comparison: Comparison, ledger: Ledger, number: int, noise: float
+    comparison: Comparison, ledger: Ledger, number: int, noise: float, salt: str = ""
 ) -> tuple[float, str, bool]:
-    """Run all searches and judge the best of both rows.
+    """Run all searches and judge the best of both rows; `salt` is part of the judged runs' seed.
 
     Returns:
         The method's difference, the verdict, and whether a method that gains `GAIN` is better.
@@ -240,7 +240,7 @@ def run_repetition(
     rankings = map(progression.ranking.rank_study, comparison.rows)
     best = [next(b.cell for b in each if not is_neutral(b.cell.config)) for each in rankings]
     # judge the best of both
-    random, count = np.random.default_rng(number), comparison.seeds
+    random, count = np.random.default_rng([zlib.crc32(salt.encode()), number]), comparison.seeds
     rates = np.repeat(read_rates(comparison, best), count, axis=0)
     blocks = []
     for split in comparison.splits:
@@ -260,7 +260,8 @@ def simulate(name: str, repetitions: int, noise: float) -> dict[str, float]:
     comparison = load_comparison(name)
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.sqlite")
-        runs = [run_repetition(comparison, ledger, i, noise) for i in range(repetitions)]
+        salt = f"{name} {noise}"  # comparisons have draws of their own
+        runs = [run_repetition(comparison, ledger, i, noise, salt) for i in range(repetitions)]
         ledger.close()
     gaps, calls, found = zip(*runs, strict=True)
     shares = {call: calls.count(call) / repetitions for call in ("better", "worse")}

@@ -21,7 +21,7 @@ import trainables.methods  # noqa: F401 - registers them
 from ablate import api
 from tests.benchmarks import search_procedures
 from tests.benchmarks.search_procedures import build_axis
-from trainables.methods.base import METHODS
+from trainables.methods.base import METHODS, RATIO
 
 RATES = {"optimizer.lr": build_axis(1e-4, 5e-2)}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -58,9 +58,11 @@ def build_trial(setting: str) -> dict[str, Any]:
 
 
 def build_search(method: str, weights: str) -> dict[str, Any]:
-    ratio, space = build_axis(*METHODS[method].RATIOS), search_procedures.METHODS[method]["space"]
+    ratios, space = METHODS[method].RATIOS, search_procedures.METHODS[method]["space"]
     axes = {
-        (path := f"method.{name}"): ratio if weights == "relative" else space.get(path, OTHERS)
+        (path := f"method.{name}"): build_axis(*ratios.get(name, RATIO))
+        if weights == "relative"
+        else space.get(path, OTHERS)
         for name in list_weights(method)
     }
     return {

@@ -41,6 +41,7 @@ from trainables.methods.head import Principal, find_principal_start
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
 
+RATIO = (1e-3, 1.0)  # least and largest relative weight of a search
 METHODS: "Registry[type[Method]]" = Registry("methods", "trainables.methods")
 
 
@@ -136,7 +137,8 @@ class Method(nn.Module):
         NEUTRAL: options with which the method equals the plain loss.
         WEIGHTS: term → the options that are its weight (in some phase), for each term that
             `weights: relative` scales; "metric" → options that weigh the metric term.
-        RATIOS: least and largest relative weight that `space: default` searches.
+        RATIOS: weight → its least and largest value that `space: default` searches where weights
+            are relative. Default: `RATIO`.
         MEASURES: names of what `measure` returns.
         classifies: whether its embeddings, compared with class weights, are a classifier's answer.
         factors: what relative weights of the `scaled_terms` are multiplied by; None: absolute.
@@ -147,7 +149,7 @@ class Method(nn.Module):
     REQUIRED: ClassVar[tuple[str, ...]] = ("Config", "REVISION", "NEUTRAL")
     NEUTRAL: ClassVar[dict[str, object]]
     WEIGHTS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    RATIOS: ClassVar[tuple[float, float]] = (1e-3, 1.0)
+    RATIOS: ClassVar[Mapping[str, tuple[float, float]]] = {}
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
     factors: Tensor | None

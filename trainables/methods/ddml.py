@@ -95,6 +95,7 @@ class DDML(Plain):
         "specific": ("beta",),
         "split": ("gamma",),
     }
+    RATIOS: ClassVar[dict[str, tuple[float, float]]] = {"gamma": (1e-6, 1e-3)}  # γ's ratio grows
 
     class Config(WeightedConfig):
         """α, β, γ default to the public README's recipe for CUB with Proxy-Anchor (Cars 1, 0.1,
@@ -102,7 +103,9 @@ class DDML(Plain):
 
         alpha: α, weight of the agnostic term.
         beta: β, weight of the specific term.
-        gamma: γ, weight of the split term.
+        gamma: γ, weight of the split term. A relative γ is the ratio at the start, from which the
+            term's gradient grows more than 400-fold in 100 steps: 1e-3 becomes 0.45, and costs 1.5
+            points of MAP@R; 1e-4 costs nothing (heads on typefaces, NormSoftmax, two seeds).
         logit_scale: factor of the decoder's cosines; 23 in the public code. Or "tied": that of the
             loss whose proxies the decoder has (`Loss.logit_scale`): 1/τ of NormSoftmax, for which q
             is then the posterior that the loss trains; α of Proxy-Anchor; 20 of an added decoder.

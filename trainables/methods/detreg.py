@@ -101,7 +101,10 @@ class DetReg(Plain):
         "normalize": False,
     }
     WEIGHTS: ClassVar[dict[str, tuple[str, ...]]] = {"r1": ("lambda1",), "r2": ("lambda2",)}
-    RATIOS: ClassVar[tuple[float, float]] = (1e-5, 1e-2)  # R pulls at the flow, not only at z
+    # R pulls at the flow, not only at z
+    RATIOS: ClassVar[dict[str, tuple[float, float]]] = dict.fromkeys(
+        ("lambda1", "lambda2"), (1e-5, 1e-2)
+    )
 
     class Config(WeightedConfig):
         """lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised. In the paper's range

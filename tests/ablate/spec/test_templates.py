@@ -84,7 +84,8 @@ def test_each_study_of_heads_has_its_levels() -> None:
         names = [study.trial[section]["name"] for section in ("data", "loss", "method")]
         assert names == [data, loss, method]
         (around,) = study.around
-        assert around.best_of == f"near_{loss}_{data}"
+        centre = "near" if method == "plain" else "best_plain"
+        assert around.best_of == f"{centre}_{loss}_{data}"
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ def test_a_report_reads_values_by_class_from_the_ledger(
 def test_an_open_verdict_says_whether_seeds_or_classes_are_short() -> None:
     """The classes differ more than the seeds, so that more seeds would not help."""
     _, verdicts = judge(build(list_records()))
-    assert verdicts["ddml"].advice.startswith("more seeds would not help (at best about ±")
+    assert verdicts["ddml"].advice.startswith("more seeds would not help (at best ±")
     assert verdicts["ddml"].advice in words.format_evidence(verdicts["ddml"])
 
 
