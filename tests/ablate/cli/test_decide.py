@@ -71,7 +71,7 @@ def test_designs_over_splits_have_costs_and_ranges_and_one_is_proposed(
 ) -> None:
     train(write(tmp_path, splits=5, seeds=3), 0.0, 0.01)
     text = decide(tmp_path, "1.2", capsys)
-    rows = re.findall(r"5 splits × (\d+) seeds +(\d+) +(\S+) +±(\S+) \((\S+) to (\S+)\)", text)
+    rows = re.findall(r"5 splits × (\d+) seeds +(\d+) +(\S+) +±(\S+) \(±(\S+) to ±(\S+)\)", text)
     ((seeds, trainings, hours, about, low, high),) = rows
     assert int(trainings) == 5 * int(seeds) > 15 and float(hours) > 0
     assert float(low) < float(about) <= 0.96 < float(high)
