@@ -172,7 +172,7 @@ def draw_half_widths(components: Components, design: Design, family: Family) -> 
 def _draw_unit_half_widths(family: Family, blocks: int) -> np.ndarray:
     """Return the half-widths that a rule gives rows whose residuals have the variance 1."""
     rng, rule, n_rows = np.random.default_rng(2), load_rule(family.rule), family.comparisons
-    halves = list[float]()
+    halves: list[float] = []
     for _ in range(max(LEAST_TABLES, ROWS // n_rows)):
         base, *rows = (dict(enumerate(row)) for row in rng.normal(size=(n_rows + 1, blocks)))
         named = {str(i): row for i, row in enumerate(rows)}

@@ -71,6 +71,7 @@ def worsen(ledger: Ledger, sweep_id: str) -> None:
             write("goals", idx, map_at_r=0.5, recall_at_1=(0.7, 0.4, 0.5)[idx])  # a tie
             write("density", idx, map_at_r=0.9 - idx / 10, density=3.0 - idx)  # less is better
             write("failed, of (β) = 1", idx, map_at_r=0.9 - idx / 10)
+        write("split", 0, map_at_r=0.7)
         write("split", 1, map_at_r=0.8)
         write("raced", 1, map_at_r=0.99)  # at the seeds that it has
         rows = ledger.list_cells(sweep_id)
