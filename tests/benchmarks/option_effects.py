@@ -152,6 +152,6 @@ def main(out: Path, methods: list[str]) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])  # type: ignore[union-attr]
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("methods", nargs="*", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("methods", nargs="*", help=", ".join(METHODS))
     arguments = parser.parse_args()
-    main(arguments.out, arguments.methods)
+    main(arguments.out, arguments.methods or list(METHODS))
