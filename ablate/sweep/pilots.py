@@ -9,8 +9,9 @@ import numpy as np
 
 from ablate.ledger.queries import list_looks
 from ablate.plan.warnings import count_comparisons
-from ablate.sweep.progression import Progression
-from reports.stats.classes import ClassVariances, estimate_class_variances
+from ablate.sweep.progression import Progression, find_baseline_index
+from reports.stats.classes import ClassVariances
+from reports.stats.comparison_rule import Sample
 from reports.stats.looks import compute_look_level
 from reports.stats.variance import (
     Components,
@@ -21,6 +22,7 @@ from reports.stats.variance import (
     estimate_components,
 )
 from reports.tables.advice import advise_on_row
+from reports.tables.class_values import ClassValues, average_records, build_class_rule
 from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
@@ -90,25 +92,19 @@ def _find_next_level(progression: Progression, name: str) -> float:
 def _load_class_variances(
     progression: Progression, name: str, metric: str
 ) -> ClassVariances | None:
-    """Return the mean variances of the rows' differences to the first row, by class and seed."""
+    """Return the mean variances of the rows' differences to the baseline, by class and seed."""
     split, _, short_name = metric.partition("/")
-    rows: dict[str, dict[int, list[list[float]]]] = {}  # cell → seed → [mean, queries] by class
-    digests = set()
+    values: dict[str, dict[int, ClassValues]] = {}
     for cell in progression.studies[name].cells:
-        record = progression.facts.ledger.get_classes(cell.trial_id).get(split)
-        if record and short_name in record["metrics"]:
-            rows.setdefault(cell.cell, {})[cell.seed] = record["metrics"][short_name]
-            digests.add((record["digest"], len(record["metrics"][short_name])))
-    if len(rows) < 2 or len(digests) > 1:
-        return None
-    base, *others = rows.values()
-    found = []
-    for row in others:
-        pairs = [(np.array(row[seed]), np.array(base[seed])) for seed in row.keys() & base.keys()]
-        if pairs:
-            gaps, queries = np.stack([a[:, 0] - b[:, 0] for a, b in pairs], 1), pairs[0][0][:, 1]
-            has_queries = queries > 0
-            found.append(estimate_class_variances(gaps[has_queries], queries[has_queries]))
+        records = [progression.facts.ledger.get_classes(cell.trial_id).get(split)]
+        if (of_seed := average_records(records, short_name)) is not None:
+            values.setdefault(cell.cell, {})[cell.seed] = of_seed
+    points = progression.plan.spec.studies[name].all_points
+    baseline = points[find_baseline_index(progression.plan, name)].cell
+    blocks = {cell: dict.fromkeys(seeds, 0.0) for cell, seeds in values.items()}
+    sample = Sample(blocks.pop(baseline, {}), blocks)
+    rule = build_class_rule(values, sample, baseline)
+    found = [rule.estimate_variances(cell) for cell in blocks] if rule else []
     known = [variances for variances in found if variances and variances.between_classes]
     if not known:
         return None

@@ -23,13 +23,19 @@ from ablate.samplers.space import Space
 from ablate.schedulers.base import STOP
 from ablate.schedulers.precision import PrecisionSeeds, evaluate_precision
 from ablate.schedulers.racing import Race, Standing, evaluate_race
+from ablate.spec.checks import COMPARING
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState, get_limits
 from ablate.sweep.trial_costs import TrialCosts
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
 from ablate.values.limits import MOST_INFEASIBLE
 from ablate.values.paths import find_at, get_at, has_path
-from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
+from reports.tables.labels import (
+    HALF_WIDTH,
+    choose_smallest_effect,
+    display_scale,
+    is_baseline,
+)
 
 
 def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:
@@ -418,6 +424,13 @@ class Racing:
         return values
 
 
+def find_baseline_index(plan: Plan, name: str) -> int:
+    """Return the index of the first cell that a table of a study sets others beside, or 0."""
+    tables = [t for t in plan.spec.report.tables if t.study == name and t.kind in COMPARING]
+    cells = [(point.cell, point.coords) for point in plan.spec.studies[name].all_points]
+    return next((i for t in tables for i, cell in enumerate(cells) if is_baseline(t, *cell)), 0)
+
+
 class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`schedulers/precision.py`)."""
 
@@ -425,17 +438,12 @@ class Staging(Racing):
         """Determine the wanted half-width of the intervals, and the baseline's index."""
         super().__init__(sweep, name, Race())  # default options, never read
         self.precision = precision
-        plan, points = sweep.plan, sweep.plan.spec.studies[name].all_points
+        plan = sweep.plan
         self.metric = plan.find_primary_metric(name)
         smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
         wanted = precision.precision or HALF_WIDTH * smallest_effect  # in the unit shown
         self.half_width = wanted / display_scale(self.metric)
-        # the baseline that a table names, or the cell with all factors off, or the first cell
-        tables = [table for table in plan.spec.report.tables if table.study == name]
-        baseline = next((table.baseline for table in tables if table.baseline), None)
-        cells = [point.cell for point in points]
-        all_off = (i for i, point in enumerate(points) if {*point.coords.values()} == {"off"})
-        self.baseline = cells.index(baseline) if baseline in cells else next(all_off, 0)
+        self.baseline = find_baseline_index(plan, name)
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}

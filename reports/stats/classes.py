@@ -10,8 +10,8 @@ is a + b − r. The half width is
     max(t_c √a, √(t_c² max(a − r, 0) + t_s² b))
 
 with t_c and t_s the quantiles of t at 1/Σ w_c² − 1 (C − 1 for equal classes) and S − 1 degrees of
-freedom. Satterthwaite's degrees of freedom for a + b − r give up to 31 % false verdicts at two
-seeds and 11 % at four (`tests/reports/stats/simulate_classes.py`), since a small b by luck leaves
+freedom. Satterthwaite's degrees of freedom for a + b − r give up to 26 % false verdicts at two
+seeds and 8 % at four (`tests/reports/stats/simulate_classes.py`), since a small b by luck leaves
 both a short interval and many degrees of freedom; a quantile for each part cannot.
 
 The claim is given the training set and its classes, of which there is one.

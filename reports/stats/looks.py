@@ -1,7 +1,7 @@
 """Spend the error level over the looks at a comparison to which seeds were added.
 
 Who adds seeds until a row is better or worse has a chance at every look: six looks (3, 5, 8, 10, 15
-and 20 seeds), each at 5 %, find a false difference in 18 % of tables. So that all looks together
+and 20 seeds), each at 5 %, find a false difference in 17 % of tables. So that all looks together
 keep 5 %, a spec plans their number K (`report: {looks: K}`): the last one has half of the 5 %, the
 others share the other half. By Bonferroni's inequality this holds under every rule.
 

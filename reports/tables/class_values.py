@@ -1,7 +1,8 @@
 """Read values by class of a study's trials, for tables with `blocks: classes`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,14 +41,20 @@ def collect_class_values(
         return values
     for (cell, seed), group in cells.groupby(["cell", "seed"], sort=False):
         records = [frame.read_classes(trial_id, split) for trial_id in group["trial_id"]]
-        known = [record for record in records if record and name in record["metrics"]]
-        sizes = {(r["digest"], tuple(n for _, n in r["metrics"][name])) for r in known}
-        if len(known) == len(records) and len(sizes) == 1:
-            ((digest, queries),) = sizes
-            means = np.mean([[mean for mean, _ in r["metrics"][name]] for r in known], axis=0)
-            of_seed = ClassValues(digest, means, np.array(queries, np.float64))
+        if (of_seed := average_records(records, name)) is not None:
             values.setdefault(str(cell), {})[int(seed)] = of_seed
     return values
+
+
+def average_records(records: Sequence[Mapping[str, Any] | None], metric: str) -> ClassValues | None:
+    """Return the mean of trials' values by class; None if one lacks them or has other classes."""
+    known = [record for record in records if record and metric in record["metrics"]]
+    sizes = {(r["digest"], tuple(n for _, n in r["metrics"][metric])) for r in known}
+    if len(known) < len(records) or len(sizes) != 1:
+        return None
+    ((digest, queries),) = sizes
+    means = np.mean([[mean for mean, _ in r["metrics"][metric]] for r in known], axis=0)
+    return ClassValues(digest, means, np.array(queries, np.float64))
 
 
 def build_class_rule(
