@@ -4,8 +4,8 @@ import argparse
 from dataclasses import replace
 
 from ablate.cli.options import add_out, add_spec, build_options, load_spec
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best
-from ablate.values.terminal import print_text
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

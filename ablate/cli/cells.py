@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.cli.options import add_out, add_spec, build_options, load_spec
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 EXPORT_NOTES = {
     "known": "trials are finished already",

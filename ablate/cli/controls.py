@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from ablate.cli import run as running
 from ablate.cli.locate import check_new_file
 from ablate.cli.options import build_options, load_spec
-from ablate.values.layers import overlay_mappings
-from ablate.values.paths import expand_paths
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from ablate.designs.layers import overlay_mappings
+from trainables.words.errors import ConfigError
+from trainables.words.paths import expand_paths
+from trainables.words.terminal import print_text
 
 SEEDS = 10
 SHIFTS = (1000, 2000)  # first seeds of the rows that repeat the plain loss

@@ -3,8 +3,8 @@
 import argparse
 
 from ablate.cli.options import add_allow_partial, add_grey_range
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from ablate.cli.options import read_grey_range
 from ablate.engine.preflight import describe_single_images
-from ablate.values.errors import join_words, suggest_nearest
-from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
@@ -32,8 +30,10 @@ from trainables.data.files.faults import build_fault_error
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.hashes import forget_hashes
 from trainables.data.splits import split_dataset
-from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words, suggest_nearest
+from trainables.words.terminal import print_text, show_progress
 
 MOST_LINES = 50  # on bad images
 

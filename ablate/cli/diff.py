@@ -6,7 +6,7 @@ from ablate.cli.options import add_out, add_tracking
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.storage.store import ENV
 from ablate.tracking.store import Store, build_client_uri
-from ablate.values.terminal import print_text
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

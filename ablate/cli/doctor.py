@@ -17,11 +17,11 @@ from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
-from ablate.values.child_processes import build_public_environment
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.processes import count_cores
+from trainables.words.environment import build_public_environment
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 PACKAGES = (
     *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy", "pandas"),

@@ -5,9 +5,9 @@ import io
 import json
 
 from ablate.cli.options import add_model
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from ablate.cli.locate import check_new_file, explain_write_errors
     from ablate.cli.pictures import build_index, embed_folder, load_model, report_unreadable
     from trainables.core.pictures import list_pictures
-    from trainables.machine.files import write_atomically
+    from trainables.words.files import write_atomically
 
     # check all input before the pictures are read
     to = check_new_file(args.to, "--to")

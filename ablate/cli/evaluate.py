@@ -13,13 +13,14 @@ from ablate.cli.options import (
     parse_positive,
     read_grey_range,
 )
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError, TrialFailure
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.metrics import PER_EPOCH
+from trainables.words.terminal import print_text
 
 if TYPE_CHECKING:
     from trainables.core.export import Model
 
-METRICS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "map_at_r", "map")
+METRICS = (*(name for name in PER_EPOCH if name != "r_precision"), "map")
 IMAGE_SIZE = 224
 LEGEND = """
 Shares are in per cent.
@@ -60,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
     """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
     import pandas as pd
 
-    from ablate.values.errors import check_known, describe_unknown_metric
-    from ablate.values.terminal import show_progress
     from trainables.core.model_evaluation import build_data_config, evaluate_model
     from trainables.data.cache import require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
     from trainables.machine.cache_folder import locate_default_cache
+    from trainables.words.messages import check_known, describe_unknown_metric
+    from trainables.words.terminal import show_progress
 
     # check all input before anything is evaluated
     for name in args.metrics:
@@ -144,7 +145,7 @@ def _format_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a table with aligned columns, shares in per cent, and the legend."""
     import pandas as pd
 
-    from reports.tables.labels import find_metric
+    from trainables.words.metrics import find_metric
 
     table = pd.DataFrame(rows).drop(columns="fingerprint").astype({"trained": "Int64"})
     shares = [name for name in table.columns if find_metric(name).unit == "%"]

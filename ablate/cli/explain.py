@@ -7,7 +7,7 @@ from pathlib import Path
 from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out, add_spec, build_options, load_spec
 from ablate.ledger.records import Records
-from ablate.values.terminal import print_text
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out, add_trackers, add_tracking
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import TRIALS, locate_trial_folder
+from trainables.words.terminal import print_text, to_one_line
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 
 def locate_ledger(out: str) -> Path:

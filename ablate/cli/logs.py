@@ -7,10 +7,10 @@ from io import TextIOWrapper
 from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out
 from ablate.ledger.records import Records
-from ablate.values.terminal import print_text
 from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.terminal import print_text
 
 FOLLOW_SECONDS = 0.5
 PIECE = 2**16  # characters printed at once

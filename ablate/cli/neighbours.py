@@ -3,9 +3,9 @@
 import argparse
 
 from ablate.cli.options import add_model, parse_positive
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

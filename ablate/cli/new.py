@@ -3,7 +3,7 @@
 import argparse
 
 from ablate.spec.recipes import list_recipes
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GOALS = {
     "tune": "search the method's settings, and read the best on test classes",

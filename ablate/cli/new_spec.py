@@ -24,8 +24,6 @@ from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.recipes import read_recipe
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import check_known, join_words, suggest_nearest
-from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
 from trainables.config.images import DataConfig
@@ -34,12 +32,14 @@ from trainables.data.decode import decode_picture
 from trainables.data.sampler import count_steps_per_epoch
 from trainables.data.sets.folder import Folder
 from trainables.data.splits import split_dataset
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.machine.cache_folder import locate_default_cache
-from trainables.machine.files import write_atomically
-from trainables.machine.texts import expand_user_path
 from trainables.methods.base import METHODS
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
+from trainables.words.messages import check_known, join_words, suggest_nearest
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 FOLDER = Path(__file__).parent
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ablate.values.canonical import MAX_SEED, MAX_SEEDS
-from trainables.errors import ConfigError
+from ablate.designs.parts import MAX_SEED, MAX_SEEDS
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from ablate.api import Options

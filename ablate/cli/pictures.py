@@ -9,12 +9,12 @@ import numpy as np
 from torch import Tensor
 
 from ablate.storage.checkpoints import fetch_weights
-from ablate.values.terminal import print_text, show_progress
 from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS
-from trainables.errors import ConfigError
 from trainables.evaluation.scores import PlainScore
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text, show_progress
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     from trainables.core.export import EmbeddedFolder, Model

@@ -7,8 +7,8 @@ import math
 from ablate.cli import run as running
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_sweep, build_options, load_spec
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name, add_tracking
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.tracking.store import Store
-from ablate.values.terminal import print_text
-from reports.uri import find_server_address
+from trainables.words.secrets import find_server_address
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

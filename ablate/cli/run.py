@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.options import EXIT_CODES, add_sweep, build_options, load_spec
 from ablate.tracking.store import format_command_line
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 if TYPE_CHECKING:
     from ablate.api import Options

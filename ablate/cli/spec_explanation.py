@@ -9,9 +9,9 @@ from ablate.plan.fairness import shorten_list
 from ablate.plan.plan import MAX_EXAMINED, Plan
 from ablate.plan.warnings import list_study_notes
 from ablate.samplers.sampling import get_sampler_name
-from ablate.values.paths import flatten_paths
 from reports.stats.power import POWER
 from trainables.trial import TrialConfig
+from trainables.words.paths import flatten_paths
 
 TERMS = (
     "A trial trains one network once. A cell is one configuration; each seed of it is a trial, "

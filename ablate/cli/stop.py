@@ -5,8 +5,8 @@ import time
 
 from ablate.cli.options import add_out, add_sweep_name, parse_duration
 from ablate.engine.driver_status import DriverStatus, list_drivers, resolve_output_folder
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 POLL_SECONDS = 0.2
 

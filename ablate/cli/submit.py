@@ -15,8 +15,8 @@ from ablate.cli.options import (
     load_spec,
     parse_positive,
 )
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ablate.values.paths import expand_paths, has_path, join_address
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.registry import NamedConfig
 from trainables.config.sections import Trial
+from trainables.words.paths import expand_paths, has_path, join_address
 
 # The sections that hold one component each, chosen by `name`: loss and method.
 NAMED = frozenset(

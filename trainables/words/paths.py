@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 def flatten_paths(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:

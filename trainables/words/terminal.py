@@ -2,13 +2,15 @@
 
 import logging
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from trainables.machine.progress import LOG as PROGRESS
-from trainables.machine.texts import escape_control_characters
+from trainables.words.texts import escape_control_characters
 
 LONGEST_LINE = 2000  # characters quoted from a file
+PROGRESS = logging.getLogger("trainables.progress")  # for a worker's log and a waiting command
+FIRST, LEAST, MOST = 3.0, 5.0, 60.0  # seconds before the first line, and between two
 
 
 def print_text(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
@@ -37,7 +39,7 @@ class _PrintHandler(logging.Handler):
 
 @contextmanager
 def show_progress() -> Iterator[None]:
-    """Print progress messages (`trainables.machine.progress`) on stderr in the `with` block."""
+    """Print the lines of `ImageProgress` on stderr in the `with` block."""
     handler, level = _PrintHandler(), PROGRESS.level
     PROGRESS.addHandler(handler)
     PROGRESS.setLevel(logging.INFO)
@@ -46,3 +48,26 @@ def show_progress() -> Iterator[None]:
     finally:
         PROGRESS.removeHandler(handler)
         PROGRESS.setLevel(level)
+
+
+class ImageProgress:
+    """Log the progress of a task on `total` images.
+
+    The pause between lines is a twentieth of the time so far, within limits.
+    """
+
+    def __init__(self, task: str, total: int) -> None:
+        self.task, self.total = task, total
+        self.begun = time.monotonic()
+        self.due = self.begun + FIRST
+
+    def update(self, done: int) -> None:
+        """Log the images done, their rate and the time left, if a line is due."""
+        now = time.monotonic()
+        if now < self.due:
+            return
+        seconds = now - self.begun
+        self.due = now + min(MOST, max(LEAST, seconds / 20))
+        if rate := done / seconds:
+            counts = f"{done:,} of {self.total:,} images, {rate:,.0f} a second"
+            PROGRESS.info("%s: %s, %.0f s left", self.task, counts, (self.total - done) / rate)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.ablate.specs import plan
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 LOSS = {"name": "pml", "class": "CircleLoss", "options": {"m": 0.4}}
 

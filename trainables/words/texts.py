@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 LARGEST = 2**63 - 1  # of integers, which stores and tensors hold in 64 bits
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from reports.uri import find_server_address, has_secret, redact_all_uris, redact_text, redact_uri
+from trainables.words.secrets import (
+    find_server_address,
+    has_secret,
+    redact_all_uris,
+    redact_text,
+    redact_uri,
+)
 
 
 @pytest.mark.parametrize(

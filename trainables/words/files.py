@@ -8,7 +8,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
 

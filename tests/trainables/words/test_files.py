@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainables.errors import ConfigError
-from trainables.machine.files import join_inside, open_regular, read_regular
+from trainables.words.errors import ConfigError
+from trainables.words.files import join_inside, open_regular, read_regular
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/b", "..", ".", "", "a\0b", None, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.values.child_processes import (
+from trainables.words.environment import (
     HUB,
     KEEP,
     RAY,
@@ -18,7 +18,7 @@ from ablate.values.child_processes import (
     build_public_environment,
     run_module,
 )
-from reports.uri import redact_uri
+from trainables.words.secrets import redact_uri
 
 WORD = "w0rd-of-a-kind"
 NEEDED = {  # secret → who needs it

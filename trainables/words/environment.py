@@ -11,8 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from reports.uri import HIDDEN, has_secret, redact_text
-from trainables.jobs.redaction import is_secret_variable
+from trainables.words.secrets import HIDDEN, has_secret, is_secret_variable, redact_text
 
 PYTHON = (sys.executable, "-P", "-m")  # -P: import nothing from the working folder
 KEEP = "ABLATE_KEEP_VARIABLES"  # of the user: names that trials get, or beginnings of names

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema, model_validator
 
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
-from trainables.jobs.redaction import OUT_OF_MEMORY
+from trainables.words.errors import OUT_OF_MEMORY, ConfigError
 
 Needs = Mapping[str, float]  # "memory" in bytes, infinite if it ran out; "seconds" of training
 

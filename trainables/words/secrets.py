@@ -1,21 +1,32 @@
-"""Hide passwords and keys in MLflow URIs.
+"""Hide secrets: passwords and keys in addresses, environment variables, logs and messages.
 
 `postgresql://me:word@host/db?sslpassword=word` → `postgresql://me:***@host/db?sslpassword=***`. Of
-a malformed URI, rather too much is hidden than too little.
+a malformed URI, rather too much is hidden than too little. Libraries write addresses and headers
+into their messages, and a trial's last error stays in its log, the ledger, tags and reports.
 """
 
+import logging
+import os
 import re
+from pathlib import Path
 from urllib.parse import quote, unquote, unquote_plus
 
 HIDDEN = "***"
+SHORTEST = 8  # characters of a variable's secret; a shorter value may be part of any word
 SERVED = "/reports/"  # where `ablate ui` has the reports
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
 # in this order MLflow shows trials beside each other, else hidden in the row of their sweep
 FLAT = f"{VIEW}&orderByKey=tags.%60mlflow.runName%60&orderByAsc=true"
-# of a URI's options; those of variables are in `trainables.jobs.redaction`
+# names of a URI's options
 _SECRET = re.compile(
     r"pass|pwd|token|secret|key|sig|cred|auth|jwt|connection_?string|odbc_connect", re.IGNORECASE
 )
+# names of variables
+_SECRET_VARIABLE = re.compile(
+    r"(?<!by)(?<!com)pass(word|wd|phrase)?$|(?<!^)(?<!^old)pwd|token$|secret|credential"
+    r"|(access|api|private)_?key|_key$|_auth$|jwt$|connection_?string"
+)
+_USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 _HOST_AND_PATH = re.compile(r"[^/@:]*(:\d{1,5})?/")  # before an @ that is part of the path
 _NO_SCHEME = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db
 _MIN_LENGTH = 4  # of a password that is hidden anywhere in a text; a shorter one is part of words
@@ -114,3 +125,24 @@ def _redact_query(query: str, secrets: list[str]) -> str:
         return f"{match[1]}={HIDDEN}"
 
     return re.sub(r"([^&;=]*)=([^&;]+)", hide_secret, query)
+
+
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether an environment variable such as `$API_KEY` holds a secret, and no path."""
+    return _SECRET_VARIABLE.search(name.lower()) is not None and not Path(value).is_absolute()
+
+
+def redact_secrets(text: str) -> str:
+    """Return `text` with `***` for each secret of the environment and each password in a URL."""
+    for name, value in os.environ.items():
+        if is_secret_variable(name, value) and len(value) >= SHORTEST:
+            text = text.replace(value, HIDDEN)
+    # hide also the password in `https://user:password@host`
+    return _USER.sub(rf"\1:{HIDDEN}", text)
+
+
+class HidingFormatter(logging.Formatter):
+    """Redact secrets in log records and their tracebacks."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact_secrets(super().format(record))

@@ -1,13 +1,16 @@
-"""Define the two kinds of failure that a trial can have.
+"""Define what stops a trial, a command or a report.
 
 `ConfigError`  the input is wrong: reported before anything starts, exit code 2.
 `TrialFailure` the trial ran and cannot succeed (its loss is not finite, for example): recorded in
                the ledger and not retried, because it would fail again.
+`ReportError`  a report cannot be made; the trials are not concerned.
 
 The engine retries all other failures, which the machine causes: a killed process, a lost node, a
 full disk.
 """
 
+# how the reason of a failure begins if the trial ran out of memory
+OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 MAX_LENGTH = 1000  # of a message, in characters
 ENDS = (".", "!", "?")  # of a sentence
 
@@ -54,3 +57,11 @@ def _shorten_text(text: str, length: int) -> str:
 
 class TrialFailure(RuntimeError):
     """A deterministic failure of one trial; the message names the component at fault."""
+
+
+class ReportError(ValueError):
+    """A report cannot be made; the message is one sentence with the remedy."""
+
+
+class StoreUnavailable(ReportError):
+    """MLflow does not answer."""
