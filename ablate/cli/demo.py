@@ -4,7 +4,7 @@ import argparse
 
 from ablate.cli import run as running
 from ablate.cli.options import add_out
-from ablate.spec.recipes import FOLDER
+from ablate.spec.yaml_loader import FOLDER
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

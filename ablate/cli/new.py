@@ -2,7 +2,7 @@
 
 import argparse
 
-from ablate.spec.recipes import list_recipes
+from ablate.spec.yaml_loader import list_recipes
 from trainables.errors import ConfigError
 
 GOALS = {

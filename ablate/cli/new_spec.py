@@ -18,12 +18,11 @@ import yaml
 
 from ablate.cli.locate import check_new_file, explain_write_errors
 from ablate.plan.checks import build_checked_plan
-from ablate.plan.neutral import get_neutral_options
+from ablate.plan.inheritance import get_neutral_options
 from ablate.plan.plan import Overrides
-from ablate.spec.default_space import list_section_axes
+from ablate.spec.expansion import list_section_axes
 from ablate.spec.read import read_spec
-from ablate.spec.recipes import read_recipe
-from ablate.spec.yaml_loader import load_text
+from ablate.spec.yaml_loader import load_text, read_recipe
 from ablate.values.errors import check_known, join_words, suggest_nearest
 from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES

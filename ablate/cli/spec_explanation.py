@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from ablate.designs.compare import Compare
 from ablate.engine.work_estimate import Preview
-from ablate.plan.fairness import shorten_list
 from ablate.plan.plan import MAX_EXAMINED, Plan
-from ablate.plan.warnings import list_study_notes
+from ablate.plan.warnings import list_study_notes, shorten_list
 from ablate.samplers.sampling import get_sampler_name
 from ablate.values.paths import flatten_paths
 from reports.stats.power import POWER

@@ -2,14 +2,14 @@
 
 A design is a subclass of `StudyBase` with its own `design`, registered in `DESIGNS`. Files of this
 package are listed below; other packages use the entry-point group `ablate.designs`. A simple design
-defines only `points` (`grid.py`, `one_factor.py`). Fixed designs list their points at once; a
-search grows by results (`ablate/samplers/sampling.py`).
+defines only `points` (`components.py`). Fixed designs list their points at once; a search grows by
+results (`ablate/samplers/sampling.py`).
 
 A study has a centre: the layers below its own cells, which may include the best values of other
 studies (`around`). Three fields have the same meaning in every design that declares them:
 `scheduler` ends cells early; `neutral` adds a candidate at the best rates of another study, in
-which the method equals the plain loss (`ablate/plan/neutral.py`); `tuning` marks a comparison, for
-whose rows a plan states the tuning budgets.
+which the method equals the plain loss (`ablate/plan/inheritance.py`); `tuning` marks a comparison,
+for whose rows a plan states the tuning budgets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -28,6 +28,7 @@ from ablate.designs.parts import (
     InheritedConfig,
     Objective,
     Point,
+    Race,
     Seeds,
     SpecPart,
     check_seeds,
@@ -35,7 +36,6 @@ from ablate.designs.parts import (
 )
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
-from ablate.schedulers.racing import Race
 from ablate.values.canonical import drop_unused
 from ablate.values.layers import Layer, merge_layers
 from ablate.values.paths import expand_paths, flatten_paths
@@ -80,7 +80,7 @@ class StudyBase(SpecPart):
         that no noise of a seed is common to all splits. "shared": all splits train at its seeds.
     splits_seen: "allow" accepts settings that were chosen on classes which some splits test. Its
         rows are marked and give no verdict in the report's first lines.
-    race: gives no further seeds to cells that are clearly worse (`ablate/schedulers/racing.py`).
+    race: gives no further seeds to cells that are clearly worse (`ablate/sweep/races.py`).
     objectives: metrics that cells are compared by, with directions
         (`{metric: val/density, direction: minimize}`). Default: the sweep's objective.
     evaluate: splits on which each finished trial is evaluated once, at its selected epoch. "train"
@@ -380,8 +380,6 @@ def list_upstream_studies(
 DESIGNS: Registry[type[StudyBase]] = Registry(
     "designs",
     "ablate.designs.search",
-    "ablate.designs.grid",
-    "ablate.designs.one_factor",
     "ablate.designs.factorial",
     "ablate.designs.components",
     "ablate.designs.compare",

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.factors import Rule, check_rules, check_size, drop_excluded
 from ablate.designs.parts import (
     LEFT_OUT,
     MAX_COMBINATIONS,
@@ -19,8 +18,12 @@ from ablate.designs.parts import (
     Around,
     InheritedConfig,
     Point,
+    Rule,
     SpecPart,
     build_cell_name,
+    check_rules,
+    check_size,
+    drop_excluded,
     to_list,
 )
 from ablate.values.errors import check_known

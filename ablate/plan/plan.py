@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, expand_seeds
+from ablate.designs.parts import (
+    NEUTRAL,
+    NEUTRAL_POINT,
+    Objective,
+    Point,
+    PrecisionSeeds,
+    expand_seeds,
+)
 from ablate.plan import inheritance
-from ablate.plan.inheritance import Lineage
-from ablate.plan.neutral import build_neutral_layer, inherits_neutral
+from ablate.plan.inheritance import Lineage, build_neutral_layer, inherits_neutral
 from ablate.plan.resolve import MisfitError, resolve_layers
-from ablate.schedulers.precision import PrecisionSeeds
+from ablate.spec.added_studies import map_copies, map_judged_copies, map_same_rates_studies
 from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
-from ablate.spec.same_rates import map_same_rates_studies
-from ablate.spec.searches import map_copies, map_judged_copies
 from ablate.values.canonical import compute_canonical_hash
 from ablate.values.errors import check_known
 from ablate.values.layers import Layer, Stack, merge_layers

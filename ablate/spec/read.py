@@ -11,16 +11,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.designs.study import Study
+from ablate.designs.base import StudyBase
+from ablate.spec.added_studies import (
+    add_equal_budget_studies,
+    add_same_rates_studies,
+    add_search_copies,
+    check_copies,
+)
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
-from ablate.spec.default_space import expand_default_spaces
-from ablate.spec.equal_budget import add_equal_budget_studies
+from ablate.spec.expansion import expand_default_spaces, expand_templates
 from ablate.spec.model import LoadedSpec, Source, Spec
-from ablate.spec.recipes import locate_spec
-from ablate.spec.same_rates import add_same_rates_studies
-from ablate.spec.searches import add_search_copies, check_copies
-from ablate.spec.templates import expand_templates
-from ablate.spec.yaml_loader import load_yaml
+from ablate.spec.yaml_loader import load_yaml, locate_spec
 from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
 from ablate.values.layers import overlay_mappings
 from trainables.errors import ConfigError
@@ -192,7 +193,7 @@ def _validate(data: dict[str, Any], context: Mapping[str, Any]) -> Spec:
         raise explain_validation_error(error, Spec, data)[1] from None
 
 
-def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
+def _check_study(field: str, name: str, studies: Mapping[str, StudyBase]) -> None:
     if name not in studies:
         names = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
         raise ConfigError(
@@ -202,7 +203,7 @@ def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
         )
 
 
-def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
+def _order_studies(studies: Mapping[str, StudyBase]) -> tuple[str, ...]:
     """Sort the studies so that each follows the studies it builds on, otherwise as written."""
     graph = {name: study.find_base_studies() for name, study in studies.items()}
     for name, bases in graph.items():

@@ -9,7 +9,7 @@ from typing import Any
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
-from ablate.samplers.history import ObservedTrial
+from ablate.samplers.sampling import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from ablate.values.limits import Limits
 from trainables.core.trial_folder import locate_trial_folder

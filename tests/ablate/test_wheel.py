@@ -16,7 +16,7 @@ import yaml
 
 from ablate.ledger.queries import count_statuses
 from ablate.ledger.records import Records
-from ablate.spec.recipes import list_recipes
+from ablate.spec.yaml_loader import list_recipes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).resolve().parents[2]

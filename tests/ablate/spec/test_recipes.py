@@ -9,7 +9,7 @@ import yaml
 
 from ablate.cli.main import main
 from ablate.spec.read import read_spec
-from ablate.spec.recipes import FOLDER, list_recipes
+from ablate.spec.yaml_loader import FOLDER, list_recipes
 
 Captured = pytest.CaptureFixture[str]
 

@@ -55,7 +55,7 @@ class JobSettings:
         return replace(self.runtime, trial_dir=locate_trial_folder(self.trials, trial_id))
 
 
-class JobQueue:
+class TrialQueue:
     """A queue of trials by rank, then by arrival; trials of other drivers wait in it."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from ablate.ledger.sources import summarize_differences
 from ablate.plan.plan import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, build_training_job
+from ablate.sweep.trial_queue import JobSettings, Order, Rank, TrialQueue, build_training_job
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors
@@ -25,7 +25,7 @@ from trainables.jobs.request import Job
 
 
 @dataclass
-class JobScheduler:
+class JobQueue:
     """Hand out jobs to workers and record their events.
 
     Attributes:
@@ -59,7 +59,7 @@ class JobScheduler:
     def __post_init__(self) -> None:
         """Prepare an empty queue, and enqueue the trials of the cells that are known already."""
         self._cells: dict[str, list[Cell]] = {}  # trial → the cells that share it
-        self._queue = JobQueue()
+        self._queue = TrialQueue()
         self._seen: set[str] = set()  # trials that this run has claimed, or found finished
         self._halted: set[str] = set()  # studies that equal errors have stopped
         self._errors: dict[str, Counter[str]] = {}  # study → number of failures by reason
