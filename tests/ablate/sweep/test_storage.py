@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ablate.sweep import queue
+from ablate.sweep import trial_queue
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
@@ -35,7 +35,7 @@ class There:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(trial_queue, "WAIT_SECONDS", 0.0)
 
 
 def forced(folder: Path, away: int) -> tuple[JobQueue, There]:
