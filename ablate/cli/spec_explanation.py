@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ablate.designs.compare import Compare
 from ablate.engine.work_estimate import Preview
 from ablate.plan.plan import MAX_EXAMINED, Plan
 from ablate.plan.warnings import list_study_notes, shorten_list
@@ -17,12 +16,6 @@ TERMS = (
     "with other first weights and another order of images. A study is a group of cells. A frozen "
     "backbone stays as it was pretrained, and the layers after it train; with finetune, all train."
 )
-PURPOSES = {  # design → what a study does; {}: its factors
-    "components": "switches {} on and off in every combination",
-    "leave_one_out": "trains with all of {}, then without each",
-    "add_one": "trains without {}, then with one at a time",
-    "one_factor": "changes {} one at a time",
-}
 PARTS = {"method": "method.name", "loss": "loss.name", "data": "data.name"}
 PARTS |= {"backbone": "backbone.name", "mode": "backbone.mode"}
 SPLITS = {"val": "Validation", "test": "Test"}
@@ -132,12 +125,8 @@ def _list_sentences(plan: Plan, name: str, levels: Mapping[str, str]) -> Iterato
     elif source is not None:
         frame = notes.pop(0).replace(source.best_of, "{}")
         yield _Sentence(f"trains again {frame}", bases.pop(source.best_of))
-    elif isinstance(study, Compare):
-        rows = "; ".join([*study.variants, *_list_levels(study.cross)])
-        yield _Sentence("compares {}", rows)
     else:
-        frame = PURPOSES.get(study.design, "combines values of {}")
-        yield _Sentence(frame, "; ".join(getattr(study, "components", study.paths)))
+        yield _Sentence(study.purpose, "; ".join(study.subjects))
     yield from (_Sentence(f"{note}{{}}", "") for note in notes)
     if off is not None:
         best = bases.pop(off.best_of, off.best_of)

@@ -155,6 +155,14 @@ class StudyBase(SpecPart):
     # The kinds of tables that show the study, and HEATMAP if heatmaps can show it.
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
+    # What `ablate explain` says that the study does with its `subjects`, in place of {}.
+    purpose: ClassVar[str] = "combines values of {}"
+
+    @property
+    def subjects(self) -> Iterable[str]:
+        """What the study varies, for `ablate explain`: paths, components, rows."""
+        return self.paths
+
     def sampling(self) -> SampledDesign | None:
         """Return how a sampler proposes cells; None if `points` lists them."""
         return None
@@ -199,6 +207,11 @@ class StudyBase(SpecPart):
         return self.sampling() is None
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether a plan states the tuning budgets of the rows."""
+        return "tuning" in type(self).model_fields
+
+    @property
     def size(self) -> int:
         """The number of cells; a cell counts once, whatever its seeds and folds."""
         sampled = self.sampling()
@@ -236,8 +249,6 @@ class StudyBase(SpecPart):
     def build_identity(self) -> dict[str, Any]:
         """Return the options of the study that are part of the identity of a sweep."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
-        if self.design == "factorial":
-            dump["generators"] = {}  # removed in 0.2.0; the key keeps old identities
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning", "split_seeds")
         shift = {"split_shift": self.split_shift} if self.split_shift else {}
         return {key: value for key, value in dump.items() if key not in left_out} | shift

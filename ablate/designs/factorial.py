@@ -91,6 +91,8 @@ class OneFactor(StudyBase):
     design: Literal["one_factor"]
     factors: dict[str, Levels] = Field(min_length=1)
 
+    purpose: ClassVar[str] = "changes {} one at a time"
+
     @model_validator(mode="after")
     def check_size(self) -> "OneFactor":
         """Refuse repeated levels, paths that two factors set, and too many cells."""
@@ -213,6 +215,9 @@ class Factorial(StudyBase):
                 values |= expand_level(factor, self.factors[factor], level)
             points.append(Point(build_cell_name(coords), coords, values, "factors"))
         return points
+
+    def build_identity(self) -> dict[str, Any]:
+        return super().build_identity() | {"generators": {}}  # an option of 0.1.0
 
     def notes(self) -> list[str]:
         """Return the line with which a plan describes the design: its kind, runs and factors."""

@@ -351,7 +351,7 @@ class Plan:
         lineages = {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
-            if "tuning" in type(study).model_fields and name not in self.copies
+            if study.is_comparison and name not in self.copies
         }
         # add the trials of earlier sweeps to each lineage with a search that reuses them
         all_lineages = [lineage for by_cell in lineages.values() for lineage in by_cell.values()]

@@ -33,7 +33,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablate.designs.base import StudyBase, list_upstream_studies
-from ablate.designs.compare import Compare
 from ablate.designs.parts import OF, PrecisionSeeds, expand_seeds
 from ablate.spec.model import RANKED, SEARCHED, Also, Fair, Spec
 from ablate.values.canonical import MAX_SEEDS
@@ -225,7 +224,8 @@ def add_same_rates_studies(data: Mapping[str, Any], spec: Spec) -> dict[str, Any
     studies = dict(data["studies"])
     for name, study in spec.studies.items():
         tables = [table for table in spec.report.tables if table.study == name]
-        if not isinstance(study, Compare) or all(table.kind != "compare" for table in tables):
+        can_cross = "cross" in type(study).model_fields
+        if not can_cross or all(table.kind != "compare" for table in tables):
             continue
         seeds = spec.seeds if study.seeds is None else study.seeds
         if study.race is not None or isinstance(seeds, PrecisionSeeds):
@@ -346,7 +346,7 @@ def _list_judged_studies(studies: Mapping[str, StudyBase]) -> list[str]:
     return [
         name
         for name, study in studies.items()
-        if "tuning" in type(study).model_fields
+        if study.is_comparison
         and name not in bases
         and any(studies[base].sampling() is not None for base in _list_bases(studies, name))
     ]

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS, StudyBase
 from ablate.designs.parts import NEUTRAL, Around, PrecisionSeeds
-from ablate.designs.search import Search
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.values.errors import check_known, describe_unknown_metric, format_value, join_words
@@ -80,7 +79,7 @@ def add_box_axes(studies: dict[str, StudyBase], order: Sequence[str]) -> None:
             if around.box is None:
                 continue
             where = f"studies.{name}.{field}.box"
-            if not isinstance(study, Search) or not field.startswith("around"):
+            if study.is_fixed or not field.startswith("around"):
                 raise ConfigError(where, "only `around` of a search has a `box`", "Remove `box`")
             searched = _list_searched_axes(studies, around)
             if not searched:
@@ -91,13 +90,12 @@ def add_box_axes(studies: dict[str, StudyBase], order: Sequence[str]) -> None:
                 )
             changes = {"box": around.box, "prior": None}  # the value found replaces a guess
             axes |= {path: axis.model_copy(update=changes) for path, axis in searched.items()}
-        if axes and isinstance(study, Search):
-            with_box = study.model_copy(update={"space": axes | study.space})
+        if axes and (sampled := study.sampling()) is not None:
+            studies[name] = study.model_copy(update={"space": axes | sampled.space})
             try:
-                SAMPLERS[get_sampler_name(study)].check(with_box)
+                SAMPLERS[get_sampler_name(sampled)].check(studies[name].sampling())
             except ConfigError as fault:
                 raise fault.move_to(f"studies.{name}.{fault.path}") from None
-            studies[name] = with_box
 
 
 def _list_searched_axes(studies: Mapping[str, StudyBase], around: Around) -> dict[str, Axis]:
