@@ -8,7 +8,7 @@ from ablate.ledger import queries
 from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell
-from ablate.sweep.progression import list_earlier_of_round
+from ablate.sweep.proposer import list_earlier_of_round
 from reports.frame import list_objectives
 from reports.tables.labels import format_level
 

@@ -92,8 +92,9 @@ def add_box_axes(studies: dict[str, StudyBase], order: Sequence[str]) -> None:
             axes |= {path: axis.model_copy(update=changes) for path, axis in searched.items()}
         if axes and (sampled := study.sampling()) is not None:
             studies[name] = study.model_copy(update={"space": axes | sampled.space})
+            with_box = studies[name].sampling() or sampled
             try:
-                SAMPLERS[get_sampler_name(sampled)].check(studies[name].sampling())
+                SAMPLERS[get_sampler_name(sampled)].check(with_box)
             except ConfigError as fault:
                 raise fault.move_to(f"studies.{name}.{fault.path}") from None
 
