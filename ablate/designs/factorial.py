@@ -34,7 +34,7 @@ from ablate.designs.parts import (
     drop_excluded,
     expand_level,
 )
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @DESIGNS.register("grid")

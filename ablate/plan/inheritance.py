@@ -20,11 +20,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from ablate.designs.base import StudyBase, list_upstream_studies
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.parts import NEUTRAL
-from ablate.values.layers import Layer, merge_layers
-from ablate.values.paths import expand_paths, get_at, has_path
-from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
+from trainables.words.errors import ConfigError
+from trainables.words.paths import expand_paths, get_at, has_path
 
 Studies = Mapping[str, StudyBase]
 

@@ -24,22 +24,22 @@ from ablate.designs.parts import LEFT_OUT, NEUTRAL, Around, Point
 from ablate.plan.inheritance import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.spec.checks import COMPARING
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value
-from ablate.values.paths import expand_paths, flatten_paths, is_path_within
 from reports.stats.power import compute_detectable_size
-from reports.tables.labels import (
-    HALF_WIDTH,
-    choose_smallest_effect,
-    display_scale,
-    format_metric_name,
-    is_share,
-)
+from reports.tables.labels import display_scale
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.core.identity import dump_identity
 from trainables.data.dataset import resolve_data_config
 from trainables.trial import TrialConfig
+from trainables.words.canonical import to_canonical_json
+from trainables.words.messages import format_value
+from trainables.words.metrics import (
+    HALF_WIDTH,
+    choose_smallest_effect,
+    format_metric_name,
+    is_share,
+)
+from trainables.words.paths import expand_paths, flatten_paths, is_path_within
 
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:

@@ -28,8 +28,8 @@ from pydantic import Field, ValidationInfo, field_serializer, field_validator
 from ablate.samplers.optuna_samplers import suggest_values
 from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling, draw_seed
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from ablate.samplers.space import Space
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @dataclass(frozen=True)

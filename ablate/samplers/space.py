@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value, join_words, suggest_nearest
-from ablate.values.paths import get_at, has_path
 from reports.stats.levels import TINY, Levels
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
+from trainables.words.messages import format_value, join_words, suggest_nearest
+from trainables.words.paths import get_at, has_path
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

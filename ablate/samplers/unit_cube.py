@@ -15,7 +15,7 @@ from ablate.samplers.sampling import (
     draw_seed,
 )
 from ablate.samplers.space import drop_inactive
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @SAMPLERS.register("quasi_random")

@@ -33,14 +33,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ablate.designs.base import StudyBase, list_upstream_studies
-from ablate.designs.parts import OF, PrecisionSeeds, expand_seeds
+from ablate.designs.layers import Layer, merge_layers
+from ablate.designs.parts import MAX_SEEDS, OF, PrecisionSeeds, expand_seeds
 from ablate.spec.model import RANKED, SEARCHED, Also, Fair, Spec
-from ablate.values.canonical import MAX_SEEDS
-from ablate.values.errors import join_words
-from ablate.values.layers import Layer, merge_layers
-from ablate.values.paths import flatten_paths
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words
+from trainables.words.metrics import MetricName
+from trainables.words.paths import flatten_paths
 
 FAIR = "_fair"
 

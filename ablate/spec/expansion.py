@@ -37,10 +37,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.values.errors import check_known, format_value, join_words
-from ablate.values.layers import Layer, merge_layers, overlay_mappings
-from ablate.values.paths import flatten_paths
-from trainables.errors import ConfigError
+from ablate.designs.layers import Layer, merge_layers, overlay_mappings
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, format_value, join_words
+from trainables.words.paths import flatten_paths
 
 FOR, ALL = "for", "all"
 Factors = Mapping[str, dict[str, Any]]  # factor → level → its part of a study; None: left out

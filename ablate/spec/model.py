@@ -15,10 +15,10 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds, expand_seeds
 from ablate.samplers.space import Axis
 from ablate.spec.checks import METRICS, check_compared
 from ablate.spec.expansion import DEFAULT
-from ablate.values.errors import describe_unknown_metric, format_value, join_words
 from reports.recipe import Recipe
 from trainables.config.registry import build_choice_annotation
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import describe_unknown_metric, format_value, join_words
 
 if TYPE_CHECKING:
     Study = StudyBase

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ablate.designs.base import StudyBase
+from ablate.designs.layers import overlay_mappings
 from ablate.spec.added_studies import (
     add_equal_budget_studies,
     add_same_rates_studies,
@@ -21,11 +22,11 @@ from ablate.spec.added_studies import (
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
 from ablate.spec.expansion import expand_default_spaces, expand_templates
 from ablate.spec.model import LoadedSpec, Source, Spec
+from ablate.spec.validation import explain_validation_error
 from ablate.spec.yaml_loader import load_yaml, locate_spec
-from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
-from ablate.values.layers import overlay_mappings
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_text, check_values
+from trainables.words.errors import ConfigError
+from trainables.words.messages import format_value, join_words, suggest_nearest
+from trainables.words.texts import check_text, check_values
 
 SHOWN = 20  # studies named in a message
 

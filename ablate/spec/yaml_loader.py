@@ -21,10 +21,10 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from ablate.values.errors import describe_unknown, suggest_nearest
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
-from trainables.machine.texts import LARGEST, build_length_error, check_text
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.messages import describe_unknown, suggest_nearest
+from trainables.words.texts import LARGEST, build_length_error, check_text
 
 FOLDER = Path(__file__).resolve().parents[2] / "search_spaces"
 _REFERENCE = re.compile(r"^(extends: |  sources: )(\S+\.yaml)$", re.MULTILINE)

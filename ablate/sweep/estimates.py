@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from ablate.ledger import queries
+from ablate.ledger.limits import read_needs
 from ablate.ledger.queries import list_looks
 from ablate.ledger.records import Records
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.races import find_baseline_index
 from ablate.sweep.state import SweepState
-from ablate.values.limits import read_needs
 from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Sample
 from reports.stats.looks import compute_look_level
@@ -37,7 +37,8 @@ from reports.stats.variance import (
 )
 from reports.tables.advice import advise_on_row
 from reports.tables.class_values import ClassValues, average_records, build_class_rule
-from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
+from reports.tables.labels import display_scale
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
 
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),

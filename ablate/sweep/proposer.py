@@ -22,6 +22,7 @@ from ablate.designs.base import SampledDesign, StudyBase
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.ledger.columns import Row
 from ablate.ledger.facts import Facts
+from ablate.ledger.limits import MOST_INFEASIBLE, read_needs
 from ablate.ledger.queries import find_sweep, list_sweep_trials
 from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Cell, Plan
@@ -30,11 +31,10 @@ from ablate.samplers.space import Space, drop_inactive, find_proposal
 from ablate.sweep.estimates import TrialCosts
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import SweepState, get_limits
-from ablate.values.limits import MOST_INFEASIBLE, read_needs
-from ablate.values.paths import find_at, flatten_paths, get_at, has_path, is_path_within
 from trainables.core.identity import compute_config_hash
-from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
+from trainables.words.metrics import MetricName
+from trainables.words.paths import find_at, flatten_paths, get_at, has_path, is_path_within
 
 
 def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:

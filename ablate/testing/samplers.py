@@ -15,8 +15,8 @@ from typing import Any
 from ablate.designs.search import Search
 from ablate.samplers.sampling import ObservedTrial, propose
 from ablate.samplers.space import Axis, drop_inactive
-from ablate.values.canonical import to_canonical_json
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
 
 # One axis of each kind, and two that are active only with certain values of another.
 SPACE: dict[str, Any] = {

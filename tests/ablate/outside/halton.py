@@ -7,7 +7,7 @@ from typing import Any
 
 from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling
 from ablate.samplers.space import drop_inactive
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 PRIMES = (2, 3, 5, 7)
 
