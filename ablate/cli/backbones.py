@@ -23,7 +23,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List backbones, or list and fetch the missing weights of a spec; return an exit code."""
     if args.spec is None:
-        from trainables.backbones.paper_models import list_backbones
+        from trainables.backbones.weights import list_backbones
 
         if args.fetch:
             raise ConfigError("--fetch", "--fetch needs a spec", "Name a YAML file as SPEC")

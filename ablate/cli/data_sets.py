@@ -12,7 +12,14 @@ from ablate.engine.preflight import describe_single_images
 from ablate.values.errors import join_words, suggest_nearest
 from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
-from trainables.data.cache import require_cache
+from trainables.data.archives import (
+    Count,
+    DataMissing,
+    forget_hashes,
+    list_data_folders,
+    locate_root,
+)
+from trainables.data.cache import locate_default_cache, require_cache
 from trainables.data.dataset import (
     DATASETS,
     Dataset,
@@ -22,18 +29,10 @@ from trainables.data.dataset import (
     load_dataset,
     resolve_data_config,
 )
-from trainables.data.files.data_set_markers import (
-    Count,
-    DataMissing,
-    list_data_folders,
-    locate_root,
-)
-from trainables.data.files.faults import build_fault_error
-from trainables.data.files.fileset import FileSet
-from trainables.data.files.hashes import forget_hashes
+from trainables.data.fileset import FileSet
 from trainables.data.splits import split_dataset
+from trainables.data.survey import build_fault_error
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import locate_default_cache
 
 MOST_LINES = 50  # on bad images
 

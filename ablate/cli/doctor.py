@@ -19,8 +19,8 @@ from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
 from ablate.values.child_processes import build_public_environment
 from ablate.values.terminal import print_text
+from trainables.data.cache import locate_default_cache
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.processes import count_cores
 
 PACKAGES = (

@@ -63,10 +63,9 @@ def run(args: argparse.Namespace) -> int:
     from ablate.values.errors import check_known, describe_unknown_metric
     from ablate.values.terminal import show_progress
     from trainables.core.model_evaluation import build_data_config, evaluate_model
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
-    from trainables.machine.cache_folder import locate_default_cache
 
     # check all input before anything is evaluated
     for name in args.metrics:

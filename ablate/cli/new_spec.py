@@ -29,6 +29,7 @@ from ablate.values.terminal import print_text
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name
 from trainables.config.images import DataConfig
+from trainables.data.cache import locate_default_cache
 from trainables.data.dataset import DATASETS, resolve_data_config
 from trainables.data.decode import decode_picture
 from trainables.data.sampler import count_steps_per_epoch
@@ -36,7 +37,6 @@ from trainables.data.sets.folder import Folder
 from trainables.data.splits import split_dataset
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.files import write_atomically
 from trainables.machine.texts import expand_user_path
 from trainables.methods.base import METHODS

@@ -23,7 +23,7 @@ from ablate.values.paths import find_at, has_path, is_path_within
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
-from trainables.data.files.data_set_markers import DataMissing
+from trainables.data.archives import DataMissing
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.metrics import ALL, needs_embeddings_alone

@@ -22,8 +22,8 @@ from trainables.evaluation.tasks import get_task
 from trainables.jobs.distributed import train_together
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
+from trainables.machine.devices import PeakMemory
 from trainables.machine.files import join_inside, write_json
-from trainables.machine.peak_memory import PeakMemory
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ LOG = logging.getLogger("trainables.progress")
 FIRST, LEAST, MOST = 3.0, 5.0, 60.0  # seconds before the first line, and between two
 
 
-class Progress:
+class ProgressLog:
     """Log the progress of a task on `total` images.
 
     The pause between lines is a twentieth of the time so far, within limits.

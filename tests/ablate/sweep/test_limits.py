@@ -30,8 +30,8 @@ from tests.ablate.driven import dispatch, drain, finish
 from tests.ablate.samplers.searches import SAMPLERS
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job
-from trainables.machine import peak_memory
-from trainables.machine.peak_memory import PeakMemory
+from trainables.machine import devices
+from trainables.machine.devices import PeakMemory
 
 RUNNER = "tests.ablate.sweep.test_limits:run_costly"
 BATCHES = [16, 32, 64, 128, 256, 512]
@@ -346,5 +346,5 @@ def test_the_peak_of_an_earlier_trial_is_forgotten(
     # A system may ignore the reset; then the peak of an earlier trial counts for no other trial.
     use_memory(size)
     (tmp_path / "ignored").touch()
-    monkeypatch.setattr(peak_memory, "RESET", tmp_path / "ignored")
+    monkeypatch.setattr(devices, "RESET", tmp_path / "ignored")
     assert PeakMemory(cpu).read() is None

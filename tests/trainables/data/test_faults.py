@@ -10,8 +10,8 @@ import pytest
 
 from tests.trainables.data import trees
 from trainables.config.images import DataConfig
+from trainables.data import fileset, survey
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.files import faults, fileset
 from trainables.errors import ConfigError
 
 FOLDER = DATASETS["folder"]
@@ -98,13 +98,13 @@ def test_images_that_a_plan_has_decoded_are_known_until_they_change(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[str] = []
-    decode = faults.decode_with_values
+    decode = survey.decode_with_values
 
-    def note(picture: faults.Picture, *options: Any) -> object:
+    def note(picture: survey.ImageSource, *options: Any) -> object:
         decoded.append(picture.path.name)
         return decode(picture, *options)
 
-    monkeypatch.setattr(faults, "decode_with_values", note)
+    monkeypatch.setattr(survey, "decode_with_values", note)
     assert check(root) == check(root) == "" and len(decoded) == 40
     damage(root / "class03" / "2.png", "cut")
     for _ in range(2):  # a fault is not kept
@@ -116,7 +116,7 @@ def test_images_that_a_run_has_decoded_need_no_check(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_dataset(config(root), root.parent / "cache")
-    monkeypatch.setattr(faults, "decode_with_values", lambda *_: pytest.fail("was decoded"))
+    monkeypatch.setattr(survey, "decode_with_values", lambda *_: pytest.fail("was decoded"))
     assert check(root) == ""
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
+from trainables.data import archives
 from trainables.data.dataset import fingerprint
-from trainables.data.files import hashes
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def root(tmp_path: Path) -> Path:
 def read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of files as they are read."""
     names: list[str] = []
-    digest = hashes.hashlib.file_digest
+    digest = archives.hashlib.file_digest
     monkeypatch.setattr(
-        hashes.hashlib,
+        archives.hashlib,
         "file_digest",
         lambda file, kind: names.append(Path(file.name).name) or digest(file, kind),
     )
@@ -94,5 +94,5 @@ def test_forgotten_hashes_are_read_anew(root: Path, tmp_path: Path, read_names: 
     index.write_text(json.dumps(digests))
     assert print_of(root, cache) != right
     read_names.clear()
-    hashes.forget_hashes(cache / "folder")
+    archives.forget_hashes(cache / "folder")
     assert print_of(root, cache) == right and len(read_names) == 64

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.trainables.data.trees import ragged
-from trainables.data.images import DEPTH, Images, Reader
+from trainables.data.images import DEPTH, ImageReader, Images
 
 CPU = torch.device("cpu")
 BATCHES = [torch.tensor(rows) for rows in ([4, 0, 1], [2, 2], [3, 4, 0], [1], [0, 3])]
@@ -29,7 +29,7 @@ def build_images(kind: type[Images] = Elsewhere) -> Images:
 
 def test_batches_in_the_expected_order() -> None:
     images = build_images()
-    read = Reader(images, CPU)
+    read = ImageReader(images, CPU)
     read.prefetch(BATCHES)
     for rows in BATCHES:
         assert len(read.begun) <= DEPTH
@@ -52,7 +52,7 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
             if len(packed) >= DEPTH:
                 enough.set()
 
-    Reader(build_images(Watched), CPU).prefetch(BATCHES)
+    ImageReader(build_images(Watched), CPU).prefetch(BATCHES)
     assert enough.wait(60)
     assert sorted(map(tuple, packed)) == sorted(tuple(rows.tolist()) for rows in BATCHES[:2])
 
@@ -60,7 +60,7 @@ def test_the_next_batches_are_read_while_this_one_is_used() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_batches_arrive_through_pinned_memory() -> None:
     images = ragged()
-    read = Reader(images, torch.device("cuda"))
+    read = ImageReader(images, torch.device("cuda"))
     for rows in [*BATCHES * 50]:
         if rows is BATCHES[0]:
             read.prefetch(BATCHES)

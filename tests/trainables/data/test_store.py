@@ -15,8 +15,8 @@ from PIL import Image
 from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.data.dataset import load_dataset
-from trainables.data.files.store import EncodedImages, choose_store
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
+from trainables.data.pixel_store import EncodedImages, choose_store
 
 
 def config(root: Path, **options: Any) -> DataConfig:
@@ -50,7 +50,7 @@ def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None
     for name in ("frame", "resize", "channels"):
         assert getattr(pixels.images, name) == getattr(encoded.images, name), name
     assert torch.equal(pixels.labels, encoded.labels) and pixels.classes == encoded.classes
-    reader = Reader(encoded.images, torch.device("cpu"))
+    reader = ImageReader(encoded.images, torch.device("cpu"))
     for row, picture in enumerate(pixels.images):
         assert torch.equal(picture, encoded.images[row])
         images, (_, place) = reader.load_rows(torch.tensor([3, row]))

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from tests.trainables.data.trees import ragged
-from trainables.data.resizing import Crops, compute_resized_sizes, resample_boxes
-from trainables.machine.threads import map_in_threads
+from trainables.data.resizing import Crops, compute_resized_sizes, map_in_threads, resample_boxes
 
 Mode = Callable[[], AbstractContextManager[object]]
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
+from trainables.data.cache import locate_default_cache
 from trainables.errors import ConfigError
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.texts import expand_user_path
 
 

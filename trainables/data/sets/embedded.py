@@ -20,11 +20,11 @@ from trainables.data.images import Images, map_array
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "embedded"  # Arrow files and their licences
 LARGEST_DIGIT_PIXEL = 16
 
 
-class Embedded(DataSource):
+class EmbeddedSet(DataSource):
     """Square drawings, whose evaluation crop is the whole image.
 
     FILE: name of the Arrow file. COLUMN: its column of classes. FOLDER: where it is.
@@ -80,21 +80,21 @@ class Embedded(DataSource):
 
 
 @DATASETS.register("typefaces")
-class Typefaces(Embedded):
+class Typefaces(EmbeddedSet):
     """200 typefaces, 6,163 glyphs, 64 × 64 grey: few classes of about 31, like CUB."""
 
     FILE = "typefaces"
 
 
 @DATASETS.register("emoji")
-class Emoji(Embedded):
+class Emoji(EmbeddedSet):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     FILE = "emoji"
 
 
 @DATASETS.register("characters")
-class Characters(Embedded):
+class Characters(EmbeddedSet):
     """The glyphs of `typefaces` by what they show: 62 classes (A to Z, a to z, 0 to 9) of 86 to 117
     across all typefaces, for classification."""
 

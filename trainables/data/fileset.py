@@ -27,13 +27,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from trainables.config.images import DataConfig
+from trainables.data.archives import build_unreadable_error, hash_files, join_names, locate_root
 from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
-from trainables.data.decode import Picture
-from trainables.data.files.data_set_markers import build_unreadable_error, join_names, locate_root
-from trainables.data.files.faults import Survey, examine_images, name_survey, read_notes
-from trainables.data.files.hashes import hash_files
-from trainables.data.files.store import load_stored
-from trainables.data.greys import Range
+from trainables.data.decode import ImageSource, Range
+from trainables.data.pixel_store import load_stored
+from trainables.data.survey import Survey, examine_images, name_survey, read_notes
 
 LOG = logging.getLogger(__name__)
 MOST_BYTES = 2**28  # of the image files that a plan decodes, in about five seconds on two cores
@@ -208,7 +206,7 @@ class FileSet(DataSource):
         return replace(reading.rows, images=images, fingerprint=digest)
 
     @classmethod
-    def iterate_pictures(cls, index: Index) -> Iterator[Picture]:
+    def iterate_pictures(cls, index: Index) -> Iterator[ImageSource]:
         """Yield the pictures to decode, in the order of the rows."""
         for row in index.rows:
-            yield Picture(index.base / row.path, None, row.box)
+            yield ImageSource(index.base / row.path, None, row.box)

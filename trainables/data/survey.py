@@ -1,7 +1,11 @@
-"""Find all images of a data set that cannot be decoded, and name all faults in one error.
+"""Decode all images of a data set, and name all that is wrong with them in one error.
 
-Some faults show only when all images are decoded: values of greys that fill a small part of their
-type, and many images of a single colour.
+Some faults show only when all images are decoded: many images of a single colour, and values of
+images of more than 8 bits that fill a small part of their type. A camera of 12 bits, or a program
+that saves 0 … 1 as floats, fills a small part of the range that is read (`decode.py`), and its
+pictures would be black; those of a thermal camera, such as 30000 … 31000, would have few levels of
+grey. A single dark photograph proves nothing, so the images of a data set, or of one call of
+`model.embed`, are judged together.
 """
 
 import hashlib
@@ -14,20 +18,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.data.archives import join_names
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
-from trainables.data.decode import Picture, decode_with_values, map_ahead
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.greys import DeepValues, Range, check_deep_values
+from trainables.data.decode import (
+    COLOURS,
+    INTEGERS,
+    WHITES,
+    DeepValues,
+    ImageSource,
+    Range,
+    decode_with_values,
+    map_ahead,
+)
 from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
+from trainables.machine.progress import ProgressLog
 
 SIDE = 96  # short side to which images are decoded, in pixels
 MANY = 1 / 100  # share of images of a single colour at which they are mentioned
 NOTES = "notes.json"  # in the folder of a survey in the cache
+OPTION = "data.grey_range"
+LEAST_SHARE = 1 / 4  # of the range: an image of lower values is nearly black
+LEAST_SPAN = 1 / 16  # of the range: an image of one colour apart, a smaller span has few levels
+SLACK = 1 / 10  # of the range: beyond it, cut off values are visible
 
 
-class Traits(NamedTuple):
+class ImageTraits(NamedTuple):
     """What a decoded image shows: whether its pixels are all equal, and its values if deep."""
 
     is_constant: bool
@@ -35,11 +51,11 @@ class Traits(NamedTuple):
 
 
 def decode_with_traits(
-    picture: Picture, short: int | None, grey_range: Range | None
-) -> tuple[np.ndarray, Traits]:
+    picture: ImageSource, short: int | None, grey_range: Range | None
+) -> tuple[np.ndarray, ImageTraits]:
     """Return a picture's pixels as `decode_picture` does, and its traits."""
     pixels, values = decode_with_values(picture, short, grey_range)
-    return pixels, Traits(bool((pixels == pixels[0, 0]).all()), values)
+    return pixels, ImageTraits(bool((pixels == pixels[0, 0]).all()), values)
 
 
 class Survey:
@@ -57,7 +73,7 @@ class Survey:
         self.constant: list[str] = []
         self.deep: list[tuple[str, DeepValues]] = []
 
-    def add(self, path: str, result: Traits | ConfigError) -> None:
+    def add(self, path: str, result: ImageTraits | ConfigError) -> None:
         """Add the traits of the image `path` of the index, or why it cannot be decoded."""
         if isinstance(result, ConfigError):
             self.unreadable[path] = result
@@ -118,18 +134,18 @@ def read_notes(survey: Path) -> list[str]:
 
 
 def examine_images(
-    index: Index, pictures: Iterable[Picture], grey_range: Range | None = None
+    index: Index, pictures: Iterable[ImageSource], grey_range: Range | None = None
 ) -> Survey:
     """Decode all pictures of an index, and return what they show."""
 
-    def decode(picture: Picture) -> Traits | ConfigError:
+    def decode(picture: ImageSource) -> ImageTraits | ConfigError:
         try:
             return decode_with_traits(picture, SIDE, grey_range)[1]
         except ConfigError as error:
             return error
 
     survey = Survey(index, grey_range)
-    progress = Progress(f"decoding {index.base}", len(index.rows))
+    progress = ProgressLog(f"decoding {index.base}", len(index.rows))
     results = map_ahead(decode, pictures)
     for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
         survey.add(row.path, result)
@@ -171,3 +187,77 @@ def build_fault_error(
     remedies = ["Add images, or remove these folders."] if empty else []
     remedies += [f"{path}: {error.message}" for path, error in [*unreadable.items()][:1]]
     return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}", " ".join(remedies))
+
+
+def check_deep_values(
+    images: Iterable[tuple[str, DeepValues]],
+    grey_range: Range | None,
+    where: str = OPTION,
+    remedy: str = "Give the values of black and white",
+) -> list[str]:
+    """Refuse images of which at least half are nearly black, flat, or cut off by no stated range.
+
+    Args:
+        images: names and values of all images that are judged together.
+        grey_range: `data.grey_range`.
+        where: what the error names.
+        remedy: what to do with the option and its value, which stand after it.
+
+    Returns:
+        Sentences on kinds of which fewer images are so, and on those that `data.grey_range` makes
+        nearly black or flat.
+    """
+    notes, by_kind = list[str](), dict[str, dict[str, DeepValues]]()
+    for name, values in images:
+        by_kind.setdefault(values.kind, {})[name] = values
+    for kind, group in by_kind.items():
+        stated = None if kind == COLOURS else grey_range
+        black, white = stated or (0, WHITES[kind])
+        misfits = {
+            n: v for n, v in group.items() if not _is_well_exposed(v, black, white, stated is None)
+        }
+        if not misfits:
+            continue
+        least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
+        fault = (
+            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.6g} "
+            f"to {most:.6g}, but {black:g} is read as black and {white:g} as white"
+        )
+        if stated is not None or 2 * len(misfits) < len(group):
+            notes.append(f"{fault} ({join_names([*misfits])}). Look at these files.")
+        else:
+            suggestion = (
+                f"[{least:.10g}, {most:.10g}]"
+                if least >= black + LEAST_SHARE * (white - black)
+                else _suggest_range(least, most, kind == INTEGERS)
+            )
+            raise ConfigError(
+                where,
+                f"{fault} ({join_names([*misfits])})",
+                "Look at these files"
+                if least == most
+                else "Convert these images to 8 bits"
+                if kind == COLOURS
+                else f"{remedy}: {OPTION}: {suggestion}",
+            )
+    return notes
+
+
+def _suggest_range(least: float, most: float, are_integers: bool) -> str:
+    """Return values of black and white as YAML: of as many bits as were found, or 1 for floats."""
+    white = most
+    if are_integers and most > 0:
+        white = (1 << int(most).bit_length()) - 1  # 4095 for 12 bits
+    elif not are_integers and LEAST_SHARE <= most <= 1:
+        white = 1
+    return f"[{min(least, 0):.6g}, {white:.10g}]"
+
+
+def _is_well_exposed(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:
+    """Return whether an image is not nearly black or flat, nor cut off by a range nobody stated."""
+    span = white - black
+    one_level = 255 if values.kind == COLOURS else 0  # of an image of one colour
+    if one_level < values.most - values.least < LEAST_SPAN * span:
+        return False
+    is_inside = values.least >= black - SLACK * span and values.most <= white + SLACK * span
+    return values.most >= black + LEAST_SHARE * span and (is_inside or not refuses_cuts)

@@ -23,15 +23,21 @@ import torch
 from torch import Tensor
 
 from trainables.config.images import DataConfig
+from trainables.data.archives import name_unreadable_file
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import Index
-from trainables.data.decode import Box, Picture, compute_short_size, decode_picture, map_ahead
-from trainables.data.files.faults import Survey, Traits, decode_with_traits, name_range
-from trainables.data.files.lists import name_unreadable_file
-from trainables.data.greys import Range
+from trainables.data.decode import (
+    Box,
+    ImageSource,
+    Range,
+    compute_short_size,
+    decode_picture,
+    map_ahead,
+)
 from trainables.data.images import Images, map_array
+from trainables.data.survey import ImageTraits, Survey, decode_with_traits, name_range
 from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
+from trainables.machine.progress import ProgressLog
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
@@ -66,12 +72,12 @@ class EncodedImages(Images):
         """Decode the image of a row to [H, W, C] uint8."""
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
-        picture = Picture(Path(self.names[row]), content, self.boxes[row])
+        picture = ImageSource(Path(self.names[row]), content, self.boxes[row])
         return torch.from_numpy(np.array(decode_picture(picture, self.short, self.grey_range)))
 
 
 def load_stored(
-    folder: Path, index: Index, pictures: Iterable[Picture], config: DataConfig
+    folder: Path, index: Index, pictures: Iterable[ImageSource], config: DataConfig
 ) -> Images:
     """Return the images of the cache, decoded or encoded; store them there first if needed.
 
@@ -82,7 +88,9 @@ def load_stored(
     kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
     is_encoded, grey_range = kind == "encoded", config.grey_range
 
-    def read_picture(picture: Picture) -> tuple[bytes | memoryview, int, int, Traits] | ConfigError:
+    def read_picture(
+        picture: ImageSource,
+    ) -> tuple[bytes | memoryview, int, int, ImageTraits] | ConfigError:
         """Return a picture's bytes to store, its height, width and traits; or why it has none."""
         try:
             if is_encoded:
@@ -99,7 +107,7 @@ def load_stored(
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
+        progress, rows = ProgressLog(task, len(index.rows)), list[tuple[int, int, int]]()
         survey = Survey(index, grey_range)
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
