@@ -1,4 +1,4 @@
-"""search_spaces/reference/ is as models, parsers, docstrings and recipes are now, and tells every
+"""docs/reference/ is as models, parsers, docstrings and recipes are now, and tells every
 field, and every option and logged quantity of methods and losses."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_the_pages_are_current(now: dict[str, str]) -> None:
     assert there == set(now), f"pages too many or missing; run: {COMMAND}"
     for name, text in now.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
-            f"search_spaces/reference/{name} is stale; run: {COMMAND}"
+            f"docs/reference/{name} is stale; run: {COMMAND}"
         )
 
 
@@ -67,7 +67,7 @@ def test_links_lead_to_files_and_headings(now: dict[str, str]) -> None:
             path = (FOLDER / name).parent / target if target else FOLDER / name
             assert path.exists(), f"{name}: {target} is not there"
             page = str(path.resolve().relative_to(FOLDER.parents[1]))
-            inside = page.removeprefix("search_spaces/reference/")
+            inside = page.removeprefix("docs/reference/")
             assert not anchor or inside not in known or anchor in known[inside], (
                 f"{name}: #{anchor}"
             )

@@ -31,7 +31,7 @@ def test_a_recipe_is_found_by_name_and_a_file_goes_first() -> None:
     assert read_spec("more.yaml").spec.studies == read_spec("papers/nir").spec.studies
 
 
-@pytest.mark.parametrize("name", ["papers/ddml", "few_images_4", "gpu/cub200", "controls"])
+@pytest.mark.parametrize("name", ["papers/ddml", "comparisons/few_images_4", "gpu/cub200", "comparisons/controls"])
 def test_a_copy_is_the_recipe_under_another_name(name: str, capsys: Captured) -> None:
     assert main(["new", "123", "--from", name]) == 0
     assert "123.yaml" in capsys.readouterr().out
