@@ -107,8 +107,11 @@ def test_a_component_without_a_measured_cost_is_refused() -> None:
 def test_a_page_has_results_and_printed_numbers(now: dict[str, str]) -> None:
     """As the verdict file and the published table have them."""
     ddml = now["methods/ddml.md"]
-    assert "own best](../../ddml.md) | DDML (+NormSoftmax), not neutral" in ddml
+    assert (
+        "own best](../../../search_spaces/results/ddml.md) | DDML (+NormSoftmax), not neutral"
+        in ddml
+    )
     assert "| CUB/R@1 | DDML(+NS) | 65.96 ± 0.06 | +1.31 | NS |" in ddml
-    assert "[ddml.yaml](../../ddml.yaml)" in ddml
+    assert "[ddml.yaml](../../../search_spaces/ddml.yaml)" in ddml
     assert "No result of this method has been judged" in now["methods/hier.md"]
     assert ("loss", NormSoftmax.Config().name) in recipes.tuned()

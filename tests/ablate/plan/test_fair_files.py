@@ -14,6 +14,7 @@ from tests.ablate import synthetic
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
 
+
 @pytest.mark.parametrize(
     "name", ["ddml.yaml", "comparisons/all_methods.yaml", "comparisons/ddml_network.yaml"]
 )

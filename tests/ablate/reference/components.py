@@ -37,7 +37,7 @@ from trainables.methods.base import METHODS, Batch, Progress
 
 REGISTRIES: dict[str, Any] = {"method": METHODS, "loss": LOSSES}
 FOLDERS = {"method": "methods", "loss": "losses"}
-PAGES = recipes.SPACES / "reference"
+PAGES = recipes.SPACES.with_name("docs") / "reference"
 SECTIONS = ("Deviations", "Logged", "References", "Example")
 # Options with which a method has all of its terms and observed scalars.
 EVERYTHING: dict[str, dict[str, Any]] = {"nir": {"synthetic": "both", "gradient_limit": 1.0}}

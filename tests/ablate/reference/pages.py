@@ -11,7 +11,8 @@ COMMAND = "python -m tests.ablate.reference"
 
 FIELDS = f"""# All fields of a spec
 
-Written by `{COMMAND}` from the models that check a spec; [schema.json](../schema.json) is the same for an editor.
+Written by `{COMMAND}` from the models that check a spec; [schema.json](../schema.json)
+is the same for an editor.
 
 Keys may be nested or dotted (`optimizer.lr: 1e-4`), in `trial`, in `--set`, in a search's `space`
 and in a design's factors alike. "none" is what YAML writes as `null`: off, or as the meaning says.

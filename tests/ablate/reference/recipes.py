@@ -1,7 +1,8 @@
 """What the recipes of search_spaces/ say of a component: searches, results, printed numbers.
 
 A cell of a study belongs to the method that its trial names, or, with the method `plain`, to the
-loss. Results are those of search_spaces/results/verdicts/, printed numbers those of reports/published/.
+loss. Results are those of search_spaces/results/verdicts/, printed numbers those of
+reports/published/.
 """
 
 from __future__ import annotations
