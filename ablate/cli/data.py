@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_allow_partial, add_grey_range, read_grey_range
-from ablate.values.errors import join_words, suggest_nearest
-from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.archives import (
     Count,
@@ -20,7 +18,9 @@ from trainables.data.archives import (
     locate_root,
 )
 from trainables.data.cache import locate_default_cache, require_cache
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words, suggest_nearest
+from trainables.words.terminal import print_text, show_progress
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Dataset, DataSource

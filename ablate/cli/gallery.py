@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from trainables.data.decode import ImageSource, Range, decode_picture, map_ahead
-from trainables.machine.texts import escape_control_characters
+from trainables.words.texts import escape_control_characters
 
 if TYPE_CHECKING:
     from trainables.core.export import EmbeddedFolder, Model

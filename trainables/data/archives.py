@@ -25,11 +25,11 @@ from typing import Any
 
 from trainables.config.images import DataConfig
 from trainables.data.cache import explain_write_errors
-from trainables.errors import ConfigError
-from trainables.machine.files import write_atomically
 from trainables.machine.processes import count_cores
-from trainables.machine.progress import ProgressLog
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
+from trainables.words.terminal import ImageProgress
+from trainables.words.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
 MOST_NAMES = 8  # in a message
@@ -254,7 +254,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
         return digest, [[stamp, digest], *copies][:COPIES]
 
     results: dict[str, tuple[str, list[list[str]]]] = {}
-    progress = ProgressLog(f"hashing {root}", len(names))
+    progress = ImageProgress(f"hashing {root}", len(names))
     blocks = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
     with ThreadPoolExecutor(count_cores()) as pool:
         hashed = pool.map(lambda block: list(map(hash_file, block)), blocks)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from trainables.errors import ConfigError
-from trainables.machine.files import sync_to_disk
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.files import sync_to_disk
+from trainables.words.texts import expand_user_path
 
 # errors of a full or read-only disk, after which a caller may do without the cache
 UNWRITABLE = (

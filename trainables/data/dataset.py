@@ -23,7 +23,7 @@ from trainables.config.registry import Registry
 from trainables.data.archives import About, Count
 from trainables.data.decode import Box
 from trainables.data.images import Images
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 DATASETS: "Registry[type[DataSource]]" = Registry(
     "data", "trainables.data.sets.embedded", "trainables.data.sets"

@@ -36,8 +36,8 @@ from trainables.data.decode import (
 )
 from trainables.data.images import Images, map_array
 from trainables.data.survey import ImageTraits, Survey, decode_with_traits, name_range
-from trainables.errors import ConfigError
-from trainables.machine.progress import ProgressLog
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
@@ -107,7 +107,7 @@ def load_stored(
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = ProgressLog(task, len(index.rows)), list[tuple[int, int, int]]()
+        progress, rows = ImageProgress(task, len(index.rows)), list[tuple[int, int, int]]()
         survey = Survey(index, grey_range)
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:

@@ -31,8 +31,8 @@ from trainables.data.decode import (
     decode_with_values,
     map_ahead,
 )
-from trainables.errors import ConfigError
-from trainables.machine.progress import ProgressLog
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
 
 SIDE = 96  # short side to which images are decoded, in pixels
 MANY = 1 / 100  # share of images of a single colour at which they are mentioned
@@ -145,7 +145,7 @@ def examine_images(
             return error
 
     survey = Survey(index, grey_range)
-    progress = ProgressLog(f"decoding {index.base}", len(index.rows))
+    progress = ImageProgress(f"decoding {index.base}", len(index.rows))
     results = map_ahead(decode, pictures)
     for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
         survey.add(row.path, result)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 AMPERE = (8, 0)  # compute capability of NVIDIA's first GPUs with bfloat16 arithmetic
 # Linux: writing "5" to the first file resets the peak that the second one shows as VmHWM.

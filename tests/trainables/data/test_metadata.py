@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from trainables.data.decode import ImageSource, decode_picture, turn_upright
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")  # pytest resets the filters of modules
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)

@@ -22,7 +22,7 @@ from trainables.data.archives import (
 from trainables.data.dataset import DATASETS, Row
 from trainables.data.decode import Box
 from trainables.data.fileset import FileSet, Listing
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 # lines of lists
 CUB_IMAGE, CUB_LABEL = "<image id> <class folder>/<file>", "<image id> <class id>"

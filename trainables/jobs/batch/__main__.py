@@ -12,8 +12,8 @@ from types import FrameType
 from typing import NoReturn
 
 from trainables.data.cache import locate_default_cache
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 
 def build_parser() -> argparse.ArgumentParser:
