@@ -16,9 +16,10 @@ import yaml
 from ablate.cli.options import check_new_file, explain_write_errors
 from ablate.spec.expansion import list_section_axes
 from ablate.spec.read import read_spec
-from ablate.spec.yaml_loader import list_recipes, load_text, read_recipe
+from ablate.spec.recipes import list_recipes, read_recipe
+from ablate.spec.yaml_loader import load_text
 from trainables.config.images import DataConfig
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 from trainables.words.errors import ConfigError
 from trainables.words.files import write_atomically
 from trainables.words.messages import check_known, join_words, suggest_nearest

@@ -21,7 +21,7 @@ from ablate.cli.options import (
     locate_ledger,
 )
 from ablate.designs.layers import overlay_mappings
-from ablate.spec.yaml_loader import FOLDER
+from ablate.spec.recipes import FOLDER
 from ablate.tracking.store import format_command_line
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths

@@ -27,6 +27,7 @@ from ablate.sweep.state import StudyState
 from reports.tables.warnings import FEWEST_STEPS
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.config.images import DataConfig
+from trainables.data.archives import join_names
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
@@ -36,10 +37,9 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.features import has_features
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.files.faults import list_single_classes
 from trainables.data.sampler import check_batch, count_steps_per_epoch
 from trainables.data.splits import Splits, split_dataset
+from trainables.data.survey import list_single_classes
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 from trainables.words.terminal import print_text, show_progress

@@ -18,7 +18,7 @@ from ablate.spec.model import LoadedSpec
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
-from trainables.data.files.data_set_markers import DataMissing
+from trainables.data.archives import DataMissing
 from trainables.evaluation.metrics import ALL, needs_embeddings_alone
 from trainables.evaluation.tasks import TASKS, Task, get_task
 from trainables.trial import TrialConfig

@@ -22,8 +22,9 @@ from ablate.spec.added_studies import (
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
 from ablate.spec.expansion import expand_default_spaces, expand_templates
 from ablate.spec.model import LoadedSpec, Source, Spec
+from ablate.spec.recipes import locate_spec
 from ablate.spec.validation import explain_validation_error
-from ablate.spec.yaml_loader import load_yaml, locate_spec
+from ablate.spec.yaml_loader import load_yaml
 from trainables.words.errors import ConfigError
 from trainables.words.messages import format_value, join_words, suggest_nearest
 from trainables.words.texts import check_text, check_values

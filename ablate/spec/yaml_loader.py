@@ -1,4 +1,4 @@
-"""Find specs that come with ablate, and read YAML 1.2 safely, with the line of each error.
+"""Read YAML 1.2 safely, with the line of each error.
 
 PyYAML's own loader follows YAML 1.1: `1e-4` is a string, `on` and `no` are booleans, and the last
 of equal keys wins silently. Here numbers are numbers, only `true` and `false` are booleans, and
@@ -9,7 +9,6 @@ that a small file cannot exhaust the memory.
 import math
 import re
 from dataclasses import dataclass
-from os.path import normpath
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,39 +20,10 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
+from ablate.spec.recipes import suggest_recipe
 from trainables.words.errors import ConfigError
 from trainables.words.files import open_regular
-from trainables.words.messages import describe_unknown, suggest_nearest
 from trainables.words.texts import LARGEST, build_length_error, check_text
-
-FOLDER = Path(__file__).resolve().parents[2] / "search_spaces"
-_REFERENCE = re.compile(r"^(extends: |  sources: )(\S+\.yaml)$", re.MULTILINE)
-
-
-def list_recipes() -> list[str]:
-    """Return the names of the recipes (`ddml`, `papers/ddml`, …), sorted."""
-    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")]
-    return sorted(name for name in names if not name.endswith(".sources"))
-
-
-def locate_spec(path: Path, name: str) -> Path:
-    """Return `path`, or, if no file is there, the recipe or file of a recipe called `name`."""
-    recipe = FOLDER / f"{name.removeprefix('search_spaces/').removesuffix('.yaml')}.yaml"
-    is_recipe = FOLDER in Path(normpath(recipe)).parents and recipe.is_file()
-    return recipe if is_recipe and (path.is_dir() or not path.exists()) else path
-
-
-def read_recipe(name: str) -> str:
-    """Return the text of a recipe; the files that it names are found from any folder.
-
-    Raises:
-        ConfigError: there is no such recipe.
-    """
-    if (path := locate_spec(FOLDER, name)) == FOLDER or path.match("*.sources.yaml"):
-        raise ConfigError("--from", *describe_unknown("the recipe", name, list_recipes()))
-    parent = path.relative_to(FOLDER).parent
-    return _REFERENCE.sub(lambda m: m[1] + normpath(parent / m[2]), path.read_text("utf-8"))
-
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000
@@ -129,7 +99,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
-        remedy = suggest_nearest(name.removesuffix(".yaml"), list_recipes(), "Check the path.")
+        remedy = suggest_recipe(name, "Check the path.")
         if Path(f"{name}.yaml") in path.parent.glob("*.yaml"):
             remedy = f"Did you mean {name + '.yaml'!r}?"
         raise ConfigError(

@@ -145,7 +145,7 @@ class Comparison(NamedTuple):
 
 def load_comparison(name: str) -> Comparison:
     """Read a shipped comparison, or one that `ablate new` writes."""
-    path = SPACES / f"{name}.yaml"
+    path = SPACES / (f"{name}.yaml" if "/" in name else f"comparisons/{name}.yaml")
     with tempfile.TemporaryDirectory() as folder:
         if name == NEW:
             path = Path(folder) / "new.yaml"

@@ -28,8 +28,8 @@ from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
 from tests.ablate.samplers.searches import SAMPLERS
 from trainables.jobs.request import Job
-from trainables.machine import peak_memory
-from trainables.machine.peak_memory import PeakMemory
+from trainables.machine import devices
+from trainables.machine.devices import PeakMemory
 from trainables.words.errors import ConfigError
 
 RUNNER = "tests.ablate.sweep.test_limits:run_costly"
@@ -345,5 +345,5 @@ def test_the_peak_of_an_earlier_trial_is_forgotten(
     # A system may ignore the reset; then the peak of an earlier trial counts for no other trial.
     use_memory(size)
     (tmp_path / "ignored").touch()
-    monkeypatch.setattr(peak_memory, "RESET", tmp_path / "ignored")
+    monkeypatch.setattr(devices, "RESET", tmp_path / "ignored")
     assert PeakMemory(cpu).read() is None
