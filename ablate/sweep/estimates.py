@@ -37,8 +37,7 @@ from reports.stats.variance import (
 )
 from reports.tables.advice import advise_on_row
 from reports.tables.class_values import ClassValues, average_records, build_class_rule
-from reports.tables.labels import display_scale
-from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),

@@ -37,8 +37,8 @@ from ablate.plan.plan import Cell, Plan
 from ablate.spec.checks import COMPARING
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
-from reports.tables.labels import display_scale, is_baseline
-from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
+from reports.tables.labels import is_baseline
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 @dataclass(frozen=True)
