@@ -6,11 +6,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
+from ablate.backends.ray.session import check_cluster_port
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.engine.provenance import collect_provenance
-from ablate.engine.ray.resources import request_without_local_check, resolve_request
-from ablate.engine.ray.session import check_cluster_port
+from ablate.engine.resources import request_without_local_check, resolve_request
 from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, build_result_rows, find_best
@@ -18,8 +18,8 @@ from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
-from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
+from ablate.tracking.tracker import build_trackers
 from ablate.values.terminal import show_progress
 from trainables.machine.texts import check_values
 

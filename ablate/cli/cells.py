@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     to = expand_user_path(args.to, "--to")
     loaded = load_spec(args)
     from ablate import api
-    from ablate.batch import export_cells
+    from ablate.backends.batch_file import export_cells
     from ablate.cli.locate import explain_write_errors
 
     options = replace(build_options(args), track=False)  # an export needs no MLflow
@@ -75,7 +75,7 @@ def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
         raise ConfigError(
             "DIR", "no folder is given", "Name a batch's folder, as in `ablate ledger import DIR`"
         )
-    from ablate.batch import import_batch
+    from ablate.backends.batch_file import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out)
     _print_counts(f"{counts['done']} trials were imported", counts, IMPORT_NOTES)

@@ -4,7 +4,7 @@ import argparse
 
 from ablate.cli.options import add_out, add_tracking
 from ablate.engine.driver_status import resolve_output_folder
-from ablate.storage.store import ENV
+from ablate.storage import ENV
 from ablate.tracking.store import Store, build_client_uri
 from ablate.values.terminal import print_text
 

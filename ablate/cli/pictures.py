@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from ablate.storage.checkpoints import fetch_weights
+from ablate.storage import fetch_weights
 from ablate.values.terminal import print_text, show_progress
 from trainables import load
 from trainables.core.trial_folder import EXPORT, TRIALS

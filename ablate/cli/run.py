@@ -85,12 +85,12 @@ def run(args: argparse.Namespace) -> int:
             raise preview.refused  # results of other code, to be confirmed by --same-code
         return 0 if preview.runnable else 1
     if args.cell is not None:
-        from ablate.engine.foreground import run_cell
+        from ablate.backends.this_process import run_cell
 
         return run_cell(plan, settings, args.cell)
     # run the trials
+    from ablate.backends.ray.supervisor import RayStartError
     from ablate.engine.driver import run_plan
-    from ablate.engine.ray.supervisor import RayStartError
     from ablate.ledger.schema import LedgerError
 
     try:

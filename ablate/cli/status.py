@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ablate.backends.submission import QueryError, Submission, find_current
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name
 from ablate.engine.driver_status import (
@@ -19,7 +20,6 @@ from ablate.engine.driver_status import (
 from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.submission.record import QueryError, Submission, find_current
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
 

@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     words = _check_sbatch_options(args)
     loaded = load_spec(args)
     from ablate import api
+    from ablate.backends.slurm import Follower
     from ablate.cli.run import describe_continuation, finish_run
     from ablate.engine.driver import run_plan
-    from ablate.submission.follower import Follower
 
     options = build_options(args)
     plan, settings = api.prepare(loaded, options, leaves=True)

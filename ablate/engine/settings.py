@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
-from ablate.tracking.base import TrialTracker
 from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrialTracker
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import TRIALS
 

@@ -27,8 +27,8 @@ from unittest import mock
 import psutil
 
 from ablate.api import prepare
+from ablate.backends.ray import supervisor
 from ablate.engine.driver import run_plan
-from ablate.engine.ray import supervisor
 from ablate.ledger.ledger import Ledger
 from tests.benchmarks.bench_sweep import spec, untrained
 
