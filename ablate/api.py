@@ -6,6 +6,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
+from ablate.backends.base import find_backend
 from ablate.backends.ray.session import check_cluster_port
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
@@ -136,6 +137,7 @@ def prepare(
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
         loaded = read_spec(loaded, options.settings, options.allow_code, options.levels)
+    find_backend(options.backend)
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()

@@ -1,9 +1,16 @@
-"""Run one cell in this process without Ray: `--cell STUDY/CELL[@seed[.fold]]`."""
+"""Run jobs in this process, without Ray: those of a sweep, or one cell.
+
+ablate run SPEC --backend process
+ablate run SPEC --cell STUDY/CELL[@seed[.fold]]
+"""
 
 import signal
 import threading
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from ablate.backends.base import BACKENDS, LOST, Backend
 from ablate.engine.preflight import check_sources, preview_progression
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
@@ -14,11 +21,49 @@ from ablate.sweep.progression import Progression
 from ablate.values.errors import check_known, join_words
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import Attempt, limit_threads
+from trainables.jobs.attempt import Attempt, Event, limit_threads
 from trainables.jobs.request import Job
 
 OPTION = "--cell"
 MOST_NAMES = 16  # cells in an error message
+POLL_SECONDS = 0.5
+
+
+@BACKENDS.register("process")
+@dataclass
+class ThisProcess(Backend):
+    """Run one job at a time in this process."""
+
+    _job: Job | None = None
+    _attempt: Attempt | None = None
+
+    def start(self, job: Job) -> None:
+        limit_threads(job.runtime.threads)
+        self._job = job
+
+    def receive_events(self) -> Iterator[tuple[str, Sequence[Event]] | None]:
+        """Train the job, and yield its events one after the other."""
+        while True:
+            job = self._job
+            if job is None:
+                time.sleep(POLL_SECONDS)
+                yield None
+                continue
+            try:
+                if self._attempt is None:
+                    clean = self.dispatch.settings.clean
+                    self._attempt = Attempt(job, self.settings.runner, clean=clean)
+                events = self._attempt.receive_events(patience=0.0)  # returns at least one event
+            except OSError as error:
+                events = [{"event": LOST, "reason": str(error)}]
+            if events[-1]["event"] != "epoch":
+                self.stop()
+            yield job.trial_id, events
+
+    def stop(self) -> None:
+        attempt, self._attempt, self._job = self._attempt, None, None
+        if attempt is not None:
+            attempt.close()
 
 
 def find_cell(progression: Progression, address: str) -> Cell:
@@ -75,35 +120,38 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
             print_text(f"trial {cell.trial_id} is {row.get('status')} already, so nothing is run")
             return 0
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
+        backend = ThisProcess(plan, settings, dispatch)
+        backend.start(job)
         try:
-            return _run_job(dispatch, job, settings)
+            return _print_events(backend)
         except KeyboardInterrupt:
             ledger.check_file()  # raises what the heartbeats have found
             raise
         finally:
+            backend.stop()
             dispatch.interrupt_all("stopped in the foreground")
 
 
-def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
-    """Run a job in this process, print and record its events, and return the exit code."""
-    limit_threads(settings.request.threads)
-    attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
-    try:
-        while True:
-            events = attempt.receive_events(patience=0.0)  # returns after at least one event
-            dispatch.record_events(job.trial_id, events)
-            for event in events:
-                if event["event"] == "epoch":
-                    metrics = ", ".join(f"{name} {x:.4g}" for name, x in event["metrics"].items())
-                    print_text(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
-            last = events[-1]
-            if last["event"] == "failed":
-                print_text(last["traceback"], end="")
-                return 1
-            if last["event"] == "final":
-                for split, metrics in last["evaluations"].items():
-                    texts = [f"{name} {value:.4f}" for name, value in metrics.items()]
-                    print_text(f"{split}: {', '.join(texts)}")
-                return 0
-    finally:
-        attempt.close()
+def _print_events(backend: ThisProcess) -> int:
+    """Print and record the events of the job that runs; return the exit code."""
+    for message in backend.receive_events():
+        if message is None:
+            continue
+        trial_id, events = message
+        last = events[-1]
+        if last["event"] == LOST:
+            raise OSError(last["reason"])
+        backend.dispatch.record_events(trial_id, events)
+        for event in events:
+            if event["event"] == "epoch":
+                metrics = ", ".join(f"{name} {x:.4g}" for name, x in event["metrics"].items())
+                print_text(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
+        if last["event"] == "failed":
+            print_text(last["traceback"], end="")
+            return 1
+        if last["event"] == "final":
+            for split, metrics in last["evaluations"].items():
+                texts = [f"{name} {value:.4f}" for name, value in metrics.items()]
+                print_text(f"{split}: {', '.join(texts)}")
+            return 0
+    return 1

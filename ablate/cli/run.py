@@ -50,6 +50,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
             "not need access to --out."
         ),
     )
+    text = "What runs the trials: ray (default), or process (one after the other, without Ray)."
+    command.add_argument("--backend", metavar="NAME", help=text)
     command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")
 
 

@@ -1,19 +1,16 @@
-"""Run the trials of a plan in one `Tuner.fit()` for the whole sweep.
+"""Run the trials of a plan by a backend, which is Ray unless `--backend` names another.
 
-The driver owns the ledger and the tracker. Neither the workers nor the process that runs Ray
-(`ablate.backends.ray.supervisor`) access them. If the ledger has all results, Ray is not started.
+The driver owns the ledger and the trackers, which neither the workers nor the process that runs Ray
+access. If the ledger has all results, no backend is started.
 """
 
-import os
-import shutil
 import signal
 import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 
-from ablate.backends.ray.session import check_folders
-from ablate.backends.ray.supervisor import Supervisor
+from ablate.backends.base import find_backend
 from ablate.engine.driver_status import DriverStatusFile, list_drivers, stop_on_signals
 from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
@@ -26,10 +23,8 @@ from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings
 from ablate.storage import RunStorage, TrialFiles, find_storage
 from ablate.sweep.dispatch import JobScheduler
-from ablate.sweep.required_inputs import has_undecided_weights
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import EndStatus, TrackerThread
-from ablate.values.child_processes import HUB, RAY, STORAGE, build_public_environment
 from ablate.values.terminal import print_text
 
 DRAIN_SECONDS = 15.0  # that the end of a run waits for a tracker that reports do not read
@@ -78,19 +73,19 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         # refuse results that another version of the code has made, or accept them (--same-code)
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if not dispatch.is_exhausted:  # some trial has to run
-            check_folders(settings.address)
+            find_backend(settings.backend).check_usable(settings)
             if settings.reads_data:
                 check_data(plan, dispatch.progression, settings.cache)
         threads = _start_trackers(plan, settings, dispatch)
-        # run all trials through Ray Tune
+        # run all trials
         interrupted: int | None = None
         status: EndStatus = "FAILED"
-        broken = ""  # why Ray could not continue
+        broken = ""  # why the backend could not continue
         incomplete_trackers: list[str] = []  # names of those that lack trials
         try:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
-                    interrupted, broken = _run_ray_tune(plan, settings, dispatch, stored)
+                    interrupted, broken = _run_backend(plan, settings, dispatch, stored)
             if settings.same_code:  # also accept results of cells that became known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
             dispatch.progression.record_looks()
@@ -155,7 +150,7 @@ def _build_outcome(
 ) -> Outcome:
     """Return how a run ended, and how many cells of each study are missing or failed.
 
-    `interrupted` is the signal that stopped the run, `broken` says why Ray could not continue.
+    `interrupted` is the signal that stopped the run, `broken` says why its backend failed.
     """
     progression = dispatch.progression
     states = {name: progression.studies[name] for name in plan.order}
@@ -178,13 +173,12 @@ def _build_outcome(
     return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
 
 
-def _run_ray_tune(
+def _run_backend(
     plan: Plan, settings: Settings, dispatch: JobScheduler, stored: TrialFiles | None
 ) -> tuple[int | None, str]:
-    """Run Ray Tune; return (the signal that stopped it or None, why Ray failed or "")."""
+    """Run all jobs; return (the signal that stopped them or None, why the backend failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
-    tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
     def stop() -> None:  # for `ablate stop`, as by Ctrl-C; `signals` is set below
         signals.append(signal.SIGINT)
@@ -197,23 +191,7 @@ def _run_ray_tune(
 
     status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
-    # of this process's secrets, Ray and its workers get those that they need
-    needed: tuple[str, ...] = RAY if settings.storage is None else (*RAY, *STORAGE)
-    if not settings.reads_data or has_undecided_weights(plan, dispatch.progression):
-        needed += HUB
-    # nodes of a cluster must have the same data sets as this machine
-    needs_data = settings.reads_data and settings.address is not None
-    supervisor = Supervisor(
-        dispatch,
-        settings.address,
-        settings.request,
-        tune_folder,
-        logs / f"{name}-ray.log",
-        open_display,
-        stored,
-        fingerprints=plan.fingerprints if needs_data else None,
-        environment=build_public_environment(settings.tracking_uri, needed),
-    )
+    backend = find_backend(settings.backend)(plan, settings, dispatch, stored, open_display)
     with ExitStack() as stack:
         signals = stack.enter_context(stop_on_signals(dispatch.stop))
         stack.enter_context(send_heartbeats(dispatch.ledger, dispatch.owner))
@@ -222,9 +200,8 @@ def _run_ray_tune(
             log = logs / f"{name}-report.log"
             renewer = refresh_report(settings.tracking_uri, plan.sweep_id, settings.out, log)
             stack.enter_context(renewer)
-        stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:
-            broken = supervisor.run()
-        finally:  # Ray has ended, so no worker writes any more
+            broken = backend.run()
+        finally:  # no worker writes any more
             dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
     return (signals[0] if signals else None), broken

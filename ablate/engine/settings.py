@@ -26,6 +26,7 @@ class RunOptions:
 
     Attributes:
         runner: what runs a job, as `module:function` (`JobSettings`).
+        backend: what runs the jobs: a name in `ablate.backends.base.BACKENDS`.
         storage: where copies of the ledger and checkpoints are stored: a path, `s3://…`, `gs://…`,
             `hdfs://…` or `env:NAME`.
         budget: seconds after which no new trial starts.
@@ -35,6 +36,7 @@ class RunOptions:
     """
 
     runner: str = RUNNER
+    backend: str = "ray"
     address: str | None = None
     storage: str | None = field(default=None, repr=False)
     budget: float | None = None

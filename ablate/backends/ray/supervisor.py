@@ -10,30 +10,35 @@ import json
 import logging
 import os
 import selectors
+import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ablate.backends.ray.session import create_ray_folder
-from ablate.engine.progress import ProgressDisplay
-from ablate.engine.resources import Request
-from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
-from ablate.storage import TrialFiles
-from ablate.sweep.dispatch import JobScheduler
-from ablate.values.child_processes import PYTHON, add_import_paths, build_public_environment
-from reports.frame import GIVEN_UP
+from ablate.backends.base import BACKENDS, LOST, Backend
+from ablate.backends.ray.session import check_folders, create_ray_folder
+from ablate.engine.settings import Settings
+from ablate.ledger.schema import build_disk_full_error
+from ablate.sweep.required_inputs import has_undecided_weights
+from ablate.values.child_processes import (
+    HUB,
+    PYTHON,
+    RAY,
+    STORAGE,
+    add_import_paths,
+    build_public_environment,
+)
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import RETRIES
+from trainables.jobs.attempt import Event
 from trainables.jobs.request import Job, Leader, Payload, Storage
 from trainables.machine.processes import end_session, host_name, is_running
 
@@ -152,36 +157,72 @@ class RayProcess:
             end_session(self.pid)
 
 
+@BACKENDS.register("ray")
 @dataclass
-class Supervisor:
-    """Run the jobs of a scheduler through Ray.
+class Supervisor(Backend):
+    """Run jobs through Ray Tune, on this machine or on a cluster.
 
-    Args:
-        address: of a cluster; None for a local Ray.
+    Ray Tune asks for a job whenever a slot is free, so this backend claims jobs at these requests.
+
+    Attributes:
         folder: for Tune's files.
-        open_display: called with the number of slots when Ray has started for the first time.
-        checkpoints: of trials in storage; None if trial folders are the only place.
+        log: the output of the process that runs Ray.
         fingerprints: of the data sets that other nodes must have, by `DataConfig.images`; None if
             no trial reads data or there are no other nodes.
         environment: of Ray's processes.
-
-    Attributes:
         starts: how often Ray was started.
-        machine_faults: of each unfinished trial, how often the machine ended it.
     """
 
-    dispatch: JobScheduler
-    address: str | None
-    request: Request
-    folder: Path
-    log: Path
-    open_display: Callable[[int], ProgressDisplay]
-    checkpoints: TrialFiles | None = None
-    fingerprints: Mapping[str, str] | None = None
-    environment: Mapping[str, str] = field(default_factory=build_public_environment)
-    display: ProgressDisplay | None = None
     starts: int = 0
-    machine_faults: Counter[str] = field(default_factory=Counter)
+    _process: RayProcess | None = None
+    _shutdown_seconds: float = 0.0  # that Ray gets to shut down
+
+    def __post_init__(self) -> None:
+        """Find the folders, data sets and variables that Ray's processes need."""
+        settings, plan = self.settings, self.plan
+        out = settings.out.resolve()
+        self.folder = out / "ray" / f"{os.getpid()}-{plan.sweep_id}"
+        self.log = out / "logs" / f"{plan.spec.name}-{plan.sweep_id}-ray.log"
+        needs_data = settings.reads_data and settings.address is not None
+        self.fingerprints = plan.fingerprints if needs_data else None
+        # of this process's secrets, Ray and its workers get those that they need
+        needed: tuple[str, ...] = RAY if settings.storage is None else (*RAY, *STORAGE)
+        if not settings.reads_data or has_undecided_weights(plan, self.dispatch.progression):
+            needed += HUB
+        self.environment = build_public_environment(settings.tracking_uri, needed)
+
+    @classmethod
+    def check_usable(cls, settings: Settings) -> None:
+        check_folders(settings.address)
+
+    def start(self, job: Job) -> None:
+        """Send a job to the process that runs Ray, which has asked for one."""
+        assert self._process is not None
+        payload = self._build_payload(job, self._process)
+        stop = self.dispatch.stopping
+        self._process.send({"trial_id": job.trial_id, "payload": payload.to_text(), "stop": stop})
+
+    def receive_events(self) -> Iterator[tuple[str, Sequence[Event]] | None]:
+        """Yield events of trials, and answer the other messages of the process that runs Ray."""
+        process, stop_by = self._process, float("inf")
+        assert process is not None
+        for message in process.iterate_messages():  # None at each half second without one
+            self.refresh()
+            # after a request to stop, running trials get a minute to end
+            if self.dispatch.stopping:
+                stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
+                if not process.has_begun or time.monotonic() > stop_by:
+                    return
+            if message is not None and message["do"] == "done":
+                self._shutdown_seconds = END_SECONDS
+                return
+            yield None if message is None else self._answer_message(message, process)
+
+    def stop(self) -> None:
+        """End the process that runs Ray, and all that it has started."""
+        if self._process is not None:
+            self._process.close(self._shutdown_seconds)
+            self._process = None
 
     def run(self) -> str:
         """Run all jobs, and restart a lost local Ray once; return why Ray ended, or "" if done.
@@ -191,7 +232,7 @@ class Supervisor:
             LedgerError: the ledger cannot be written, or the disk is full.
             RayStartError: Ray does not start, which another try would not change.
         """
-        is_local = self.address is None
+        is_local = self.settings.address is None
         while True:
             try:
                 with create_ray_folder() if is_local else nullcontext("") as ray_folder:
@@ -199,6 +240,8 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 reason = str(error)
+            finally:
+                shutil.rmtree(self.folder, ignore_errors=True)
             for trial_id in reversed(list(self.dispatch.running)):  # each to the queue's front
                 self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
             if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
@@ -214,131 +257,110 @@ class Supervisor:
             self.display.print_line(text)
 
     def _run_ray_once(self, ray_folder: str) -> None:
-        """Start a process that runs Ray, and answer its messages until the sweep is over."""
+        """Start a process that runs Ray, and record its events until the sweep is over."""
         self.starts += 1
-        process = RayProcess(self.log, self.environment)
-        shutdown_seconds, stop_by = 0.0, float("inf")  # Ray's time to shut down; end of the loop
+        self._process, self._shutdown_seconds = RayProcess(self.log, self.environment), 0.0
         # Ray's workers may import modules from the folder of the user's script
         script = Path(sys.argv[0] or ".").resolve()
         has_modules = script.is_file() and str(script.parent) in sys.path
         try:
-            process.send(
+            self._process.send(
                 {
-                    "address": self.address,
-                    "request": asdict(self.request),
+                    "address": self.settings.address,
+                    "request": asdict(self.settings.request),
                     "folder": str(self.folder),
                     "name": str(self.starts),
-                    "storage": self.checkpoints and self.checkpoints.address,
+                    "storage": self.stored and self.stored.address,
                     "script": str(script) if has_modules else "",
                     "ray_folder": ray_folder,
                 }
             )
-            for message in process.iterate_messages():  # None at each half second without one
-                self.dispatch.ledger.check_file()
-                if self.display is not None:
-                    self.display.refresh()
-                # after a request to stop, running trials get a minute to end
-                if self.dispatch.stopping:
-                    stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
-                    if not process.has_begun or time.monotonic() > stop_by:
-                        return
-                if message is not None and message["do"] == "done":
-                    shutdown_seconds = END_SECONDS
-                    return
+            for message in self.receive_events():
                 if message is not None:
-                    self._answer_message(message, process)
+                    self.record_events(*message)
         finally:
-            process.close(shutdown_seconds)
+            self.stop()
 
-    def _answer_message(self, message: Message, process: RayProcess) -> None:
-        """Act on a message of the process that runs Ray; answer a "tick" or a "next"."""
+    def _answer_message(
+        self, message: Message, process: RayProcess
+    ) -> tuple[str, Sequence[Event]] | None:
+        """Act on a message of the process that runs Ray; return the events that it brings."""
         match message["do"]:
             case "tick":
                 process.send({"stop": self.dispatch.stopping})
             case "next":
-                answer = self._answer_next(process)
-                process.send({**answer, "stop": self.dispatch.stopping})
+                self._answer_next(process)
             case "record":
-                events = json.loads(message["events"])
-                self._record_events(message["trial_id"], events, message["node"])
+                if self.display is not None:
+                    self.display.machines.node_by_trial[message["trial_id"]] = message["node"]
+                if events := json.loads(message["events"]):
+                    return message["trial_id"], events
             case "stored":
-                assert self.checkpoints is not None
-                self.checkpoints.record_checkpoint(message["trial_id"], message["checkpoint"])
+                assert self.stored is not None
+                self.stored.record_checkpoint(message["trial_id"], message["checkpoint"])
             case "ended":
-                self._retry_or_give_up(message["trial_id"], f"the machine: {message['reason']}")
+                return message["trial_id"], [{"event": LOST, "reason": message["reason"]}]
             case "begun" if self.display is None:
-                self.display = self.open_display(message["parallel"])
-                self.display.machines.update(message["machines"])
-            case "alive" if self.display is not None:
-                self.display.machines.update(message["machines"])
+                self.begin_display(message["parallel"])
+                self._update_machines(message)
+            case "alive":
+                self._update_machines(message)
             case "refused":
                 raise ConfigError(*message["error"])
             case "failed" if message["full"]:
                 raise build_disk_full_error(self.folder)
             case "failed":
                 raise RayLostError(message["error"].splitlines()[0][:300])
+        return None
 
-    def _answer_next(self, process: RayProcess) -> Message:
-        """Claim the next job; return a message with the job, or with why there is none now."""
-        dispatch = self.dispatch
-        job = dispatch.claim_next_job()
-        if job is None:
-            idle = not dispatch.running  # this driver runs no trial
-            return {"trial_id": None, "payload": None, "over": dispatch.is_exhausted, "idle": idle}
+    def _update_machines(self, message: Message) -> None:
+        if self.display is not None:
+            self.display.machines.update(message["machines"])
+
+    def _answer_next(self, process: RayProcess) -> None:
+        """Claim and start the next job, or tell the process why there is none now."""
+        job = self.dispatch.claim_next_job()
+        if job is not None:
+            self.start(job)
+            return
+        answer = {
+            "trial_id": None,
+            "payload": None,
+            "over": self.dispatch.is_exhausted,
+            "idle": not self.dispatch.running,  # this driver runs no trial
+        }
+        process.send({**answer, "stop": self.dispatch.stopping})
+
+    def _build_payload(self, job: Job, process: RayProcess) -> Payload:
+        """Return a job with all that a worker needs, and create its trial's folder."""
         fingerprint = None  # of this machine's data set; other nodes compare theirs with it
         if self.fingerprints is not None:
             section: Any = job.config["data"]
             fingerprint = self.fingerprints[resolve_data_config(section).images]
-        folder = locate_trial_folder(dispatch.settings.trials, job.trial_id)
+        folder = locate_trial_folder(self.dispatch.settings.trials, job.trial_id)
         folder.mkdir(parents=True, exist_ok=True)
         # Many running trials send events less often, so that Ray Tune has time to start trials.
-        gather_seconds = max(1.0, len(dispatch.running) / EVENTS_PER_SECOND)
-        payload = Payload(
+        gather_seconds = max(1.0, len(self.dispatch.running) / EVENTS_PER_SECOND)
+        return Payload(
             job,
-            dispatch.settings.runner,
-            dispatch.settings.clean,
+            self.dispatch.settings.runner,
+            self.dispatch.settings.clean,
             Leader(host_name(), process.pid, process.started),
             min(MOST_GATHER_SECONDS, gather_seconds),
             fingerprint,
             self._locate_stored_attempts(job),
         )
-        return {"trial_id": job.trial_id, "payload": payload.to_text()}
 
     def _locate_stored_attempts(self, job: Job) -> Storage | None:
         """Return where in storage a job's trial and the folds of its ensemble have checkpoints."""
-        if self.checkpoints is None:
+        if self.stored is None:
             return None
-        if self.checkpoints.remote:
+        if self.stored.remote:
             try:  # an earlier run without storage may have trained the trial on this machine
-                self.checkpoints.upload_trial(job.trial_id)
+                self.stored.upload_trial(job.trial_id)
             except OSError as error:
                 log.warning("%s", error)
         folds = (member.export.parent.name for member in job.members)  # folders are named by trial
         trials = {job.trial_id, *folds}
-        attempts = {trial: self.checkpoints.list_attempts(trial) for trial in sorted(trials)}
-        return Storage(self.checkpoints.address, self.checkpoints.remote, attempts)
-
-    def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:
-        """Record events of a trial and their node; after its end, download its results."""
-        if self.display is not None:
-            self.display.machines.node_by_trial[trial_id] = node
-        if not events:
-            return
-        self.dispatch.record_events(trial_id, events)
-        if trial_id not in self.dispatch.running:  # the last event has ended the trial
-            del self.machine_faults[trial_id]
-            if self.checkpoints is not None:
-                self.checkpoints.finish_trial(trial_id)
-
-    def _retry_or_give_up(self, trial_id: str, reason: str) -> None:
-        """Requeue a trial that the machine ended, or after `RETRIES` retries give the trial up."""
-        self.machine_faults[trial_id] += 1
-        attempts = self.machine_faults[trial_id]
-        if attempts <= RETRIES:
-            self.dispatch.requeue(trial_id, reason)
-        elif is_disk_full_message(reason):
-            folder = locate_trial_folder(self.dispatch.settings.trials, trial_id)
-            raise build_disk_full_error(folder)  # which ends the run
-        else:
-            del self.machine_faults[trial_id]
-            self.dispatch.mark_lost(trial_id, f"{reason} ({GIVEN_UP} {attempts} attempts)")
+        attempts = {trial: self.stored.list_attempts(trial) for trial in sorted(trials)}
+        return Storage(self.stored.address, self.stored.remote, attempts)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from ablate import batch
+from ablate.backends import batch_file as batch
 from ablate.backends.batch_file import export_cells, import_batch
 from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger

@@ -17,6 +17,7 @@ from ablate.backends.ray import supervisor
 from ablate.backends.ray.supervisor import RESTARTS, RayStartError, Supervisor
 from ablate.engine.progress import ProgressDisplay
 from ablate.engine.resources import Request
+from ablate.engine.settings import Settings
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
@@ -36,14 +37,16 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]
     def make(lives: str, address: str | None = None, why: str = "") -> Made:
         monkeypatch.setenv("LIVES", lives)
         monkeypatch.setenv("WHY", why)
-        sweep, stream = dispatch(specs.plan(), tmp_path), io.StringIO()
+        plan, stream = specs.plan(), io.StringIO()
+        sweep = dispatch(plan, tmp_path)
+        request = Request(1, 0, "cpu")
         return Supervisor(
+            plan,
+            Settings(tmp_path, tmp_path, request, address=address),
             sweep,
-            address,
-            Request(1, 0, "cpu"),
-            tmp_path / "ray",
-            tmp_path / "ray.log",
-            lambda parallel: ProgressDisplay(sweep, parallel, tmp_path / "log", stream),
+            open_display=lambda parallel: ProgressDisplay(
+                sweep, parallel, tmp_path / "log", stream
+            ),
         ), stream
 
     return make
