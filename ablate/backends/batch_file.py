@@ -34,19 +34,18 @@ from ablate.values.terminal import print_text
 from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.batch.files import (
+from trainables.jobs.batch.trial_file import (
     MOST_BYTES,
     RESULT_NAME,
     Entry,
-    Final,
     Result,
-    Source,
+    SweepInfo,
     digest,
     read_result,
     write_cells,
 )
 from trainables.jobs.request import Job
-from trainables.machine.files import open_regular
+from trainables.machine.files import join_inside, open_regular
 from trainables.trial import TrialConfig
 
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
@@ -70,8 +69,8 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Counter[str]:
 
 def write_entries(plan: Plan, entries: Sequence[Entry], to: Path) -> None:
     """Write trials of a plan to the file `to`."""
-    source = Source(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
-    write_cells(to, source, entries)
+    sweep = SweepInfo(plan.sweep_id, plan.spec.name, plan.spec.checkpoints == "clean")
+    write_cells(to, sweep, entries)
 
 
 def list_ready_trials(
@@ -229,38 +228,38 @@ def _record_result(trial: Path, result: Result, out: Path, ledger: Ledger) -> st
     Returns:
         "done" or "failed"; "known" or "busy" (a driver runs the trial) if nothing was recorded.
     """
-    trial_id, last = result.trial_id, result.last  # last: a `Final` of success, or a failure
+    trial_id, last = result.trial_id, result.last
     row = ledger.get_trial(trial_id)
     # a success replaces a recorded failure; a failure replaces neither a result nor progress
-    lasting = ("done",) if isinstance(last, Final) else ("done", "failed")
+    lasting = ("done",) if result.is_done else ("done", "failed")
     target = locate_trial_folder(out / TRIALS, trial_id)
     if row and row["status"] in lasting:
-        if trial == target and isinstance(last, Final) and not is_held(row):  # evaluated further
+        if trial == target and result.is_done and not is_held(row):  # evaluated further
             evaluator = result.hashes.get(EVALUATOR)
-            ledger.record_final(trial_id, last.model_dump(), trained=False, evaluator=evaluator)
+            ledger.record_final(trial_id, last, trained=False, evaluator=evaluator)
         return "known"
     if is_held(row):
         return "busy"
     if trial != target:
         has_begun = bool(ledger.list_epochs(trial_id)) or any((target / CHECKPOINTS).glob("*"))
-        if has_begun and not isinstance(last, Final):  # the next run goes on with it
+        if has_begun and not result.is_done:  # the next run goes on with it
             return "known"
         _copy_files(result, trial, target)
     training_code = {name: value for name, value in result.hashes.items() if name != EVALUATOR}
     source = None if result.code is None else Sources(ledger).record_sources(training_code)
-    owner, epochs = Owner.from_this_process(), [epoch.model_dump() for epoch in result.epochs]
+    owner, epochs = Owner.from_this_process(), result.epochs
     identity = trial_id, result.config_hash, result.seed, result.config
     with ledger.begin_transaction():
         claim = ledger.claim(*identity, owner, retry_failed=True, source=source)
         if claim != "mine":  # a driver was faster
             return "busy" if claim == "busy" else "known"
         ledger.delete_epochs(trial_id)  # those of a driver's interrupted attempt
-        if isinstance(last, Final):
+        if result.is_done:
             evaluator = result.hashes.get(EVALUATOR)
-            ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=evaluator)
+            ledger.record_final(trial_id, last, epochs, evaluator=evaluator)
             return "done"
         ledger.record_epochs(trial_id, epochs)
-        ledger.release(trial_id, "failed", last.reason)
+        ledger.release(trial_id, "failed", last["reason"])
         return "failed"
 
 
@@ -280,7 +279,7 @@ def _copy_files(result: Result, source: Path, target: Path) -> None:
         target.mkdir(parents=True, exist_ok=True)
         with FileLock(target / LOCK, timeout=LOCK_SECONDS):
             for name in sorted(digests, key=lambda name: name == RESULT):  # final.json last
-                draft, original = target / f"{name}.tmp", source / name
+                draft, original = target / f"{name}.tmp", join_inside(source, name)
                 with (
                     open_regular(original, most_bytes=MOST_BYTES, follow_links=False) as file,
                     draft.open("wb") as copy,

@@ -32,7 +32,7 @@ from ablate.values.terminal import print_text
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
-from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
+from trainables.jobs.batch.trial_file import RESULT_NAME, Entry, digest
 from trainables.machine.devices import resolve_device
 
 MOST_TASKS = 1000  # Slurm's default `MaxArraySize` allows the numbers up to 1000

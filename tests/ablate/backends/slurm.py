@@ -19,8 +19,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.ablate.backends.batch.sweeps import RUNNER
-from trainables.jobs.batch.files import Entry, Source, read_cells
-from trainables.jobs.batch.runner import BatchSettings, list_pending, run_trial
+from trainables.jobs.batch.trial_file import (
+    BatchSettings,
+    Entry,
+    SweepInfo,
+    list_pending,
+    read_cells,
+    run_trial,
+)
 
 BATCH = "trainables.jobs.batch"
 SBATCH = """echo "$*" >>"$SLURM_FOLDER/calls"
@@ -102,7 +108,7 @@ class Cluster(threading.Event):
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
-    def list_parts(self, job: Path) -> tuple[Source, dict[Path, list[Entry]]]:
+    def list_parts(self, job: Path) -> tuple[SweepInfo, dict[Path, list[Entry]]]:
         """Map each task of a job to its trials."""
         words = shlex.split((job / "script").read_text())
         source, entries = read_cells(Path(words[words.index(BATCH) + 1]))

@@ -22,7 +22,7 @@ from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.files import read_cells, write_cells
+from trainables.jobs.batch.trial_file import read_cells, write_cells
 
 Captured = pytest.CaptureFixture[str]
 

@@ -17,8 +17,13 @@ from tests.trainables.core_trials import timeless
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.files import digest, read_cells
-from trainables.jobs.batch.runner import BatchSettings, list_pending, run_trial
+from trainables.jobs.batch.trial_file import (
+    BatchSettings,
+    digest,
+    list_pending,
+    read_cells,
+    run_trial,
+)
 
 # A search of two rounds, a grid around its best, and the best of that with the network training.
 STUDIES: dict[str, Any] = {

@@ -17,7 +17,7 @@ from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.errors import ConfigError
-from trainables.jobs.batch.files import read_cells
+from trainables.jobs.batch.trial_file import read_cells
 
 SEARCH: dict[str, Any] = {
     "design": "search",

@@ -21,8 +21,8 @@ from tests.ablate.backends.batch.sweeps import facts, here, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core import source_digests
 from trainables.errors import ConfigError
-from trainables.jobs.batch import files
-from trainables.jobs.batch.files import read_sheet, write_sheet
+from trainables.jobs.batch import trial_file as files
+from trainables.jobs.batch.trial_file import read_sheet, write_sheet
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}
 
