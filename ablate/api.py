@@ -10,9 +10,8 @@ from ablate.backends.base import find_backend
 from ablate.backends.ray.session import check_cluster_port
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
-from ablate.engine.provenance import collect_provenance
 from ablate.engine.resources import request_without_local_check, resolve_request
-from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings
+from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings, collect_provenance
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, build_result_rows, find_best
 from ablate.plan.checks import build_checked_plan

@@ -15,12 +15,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
-from ablate.plugins.ledger_backup import LEDGER, NOTE, BackupState, LedgerBackup
-from ablate.plugins.storage import Storage, StorageError
+from ablate.plugins.storage import (
+    LEDGER,
+    NOTE,
+    BackupState,
+    LedgerBackup,
+    Storage,
+    StorageError,
+)
 from ablate.storage import OPTION, STORAGES, RunStorage
 from reports.uri import HIDDEN, has_secret
 from trainables.core.trial_folder import (
@@ -213,6 +220,7 @@ def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
 
 
 @STORAGES.register("")
+@dataclass
 class FileStorage(RunStorage):
     """Files in a folder or a bucket, through pyarrow."""
 

@@ -22,7 +22,7 @@ from ablate.backends.ray.supervisor import RayStartError
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
-from ablate.plugins import ledger_backup
+from ablate.plugins import storage as ledger_backup
 from tests.faults.sweeps import Sweep
 from trainables.errors import ConfigError
 

@@ -15,7 +15,7 @@ from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.plugins.ledger_backup import LEASE
+from ablate.plugins.storage import LEASE
 from trainables.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)

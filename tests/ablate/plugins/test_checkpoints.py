@@ -12,8 +12,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plugins import checkpoints as module
 from ablate.plugins.checkpoints import TrialCheckpoints
-from ablate.plugins.ledger_backup import NOTE, BackupState
-from ablate.plugins.storage import Storage, StorageError
+from ablate.plugins.storage import NOTE, BackupState, Storage, StorageError
 from ablate.storage import fetch_weights
 from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint

@@ -19,9 +19,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import has_exclusive_access
-from ablate.plugins import ledger_backup
-from ablate.plugins.ledger_backup import LEASE, LEDGER, LedgerBackup
-from ablate.plugins.storage import Storage
+from ablate.plugins import storage as ledger_backup
+from ablate.plugins.storage import LEASE, LEDGER, LedgerBackup, Storage
 from trainables.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)

@@ -114,7 +114,6 @@ WRONG: list[tuple[tuple[Any, ...], object]] = [
     ((0, "code"), {"hashes": {}}),
     ((0, "files"), []),
     ((0, "files", "x/../../y"), "0" * 64),
-    ((-1,), 3),
 ]
 
 

@@ -22,7 +22,7 @@ from trainables.jobs.batch.trial_file import (
 )
 from trainables.machine.devices import list_devices
 
-RUNNERS = "tests.trainables.jobs.batch.trial_files"
+RUNNERS = "tests.trainables.jobs.batch.runners"
 
 
 def ran(settings: BatchSettings, count: int, processes: int = 1) -> int:
