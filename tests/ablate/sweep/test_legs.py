@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.backends.this_process import run_cell
-from ablate.cli.prune import find_removable_files
+from ablate.cli.upkeep import find_removable_files
 from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.plan.plan import Plan

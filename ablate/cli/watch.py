@@ -1,38 +1,45 @@
-"""`ablate status`: show what runs in an output folder, from the files there."""
+"""Watch and stop what runs in an output folder: `ablate status`, `logs` and `stop`."""
 
 import argparse
 import json
 import time
 from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from ablate.backends.submission import QueryError, Submission, find_current
-from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out, add_sweep_name
+from ablate.cli.options import add_out, add_sweep_name, find_trial, locate_ledger, parse_duration
 from ablate.engine.driver_status import (
     DriverStatus,
     StudyRow,
     format_duration,
     format_study_row,
     list_drivers,
+    resolve_output_folder,
 )
 from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
+from trainables.errors import ConfigError
+from trainables.machine.files import open_regular
 
 MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
+FOLLOW_SECONDS = 0.5
+PIECE = 2**16  # characters printed at once
+POLL_SECONDS = 0.2
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
+def add_status(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command, "all running sweeps, or the latest one")
     command.add_argument("--json", action="store_true", help="Print everything as JSON.")
     add_out(command)
+    command.set_defaults(run=run_status)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_status(args: argparse.Namespace) -> int:
     """Print the state of the requested sweep, of all running sweeps, or of the latest one."""
     path = locate_ledger(args.out)
     with Records(path) as records:
@@ -165,3 +172,104 @@ def _describe_activity(driver: dict[str, Any]) -> str:
     text += f", {n_starting} about to start" if n_starting > 0 else ""
     seconds_left = driver["seconds_left"]
     return text if seconds_left is None else f"{text}, about {format_duration(seconds_left)} left"
+
+
+def add_logs(command: argparse.ArgumentParser) -> None:
+    command.add_argument("trial", metavar="TRIAL", help="The trial id or its beginning.")
+    text = "Follow the log until the trial ends."
+    command.add_argument("--follow", action="store_true", help=text)
+    add_out(command)
+    command.set_defaults(run=run_logs)
+
+
+def run_logs(args: argparse.Namespace) -> int:
+    """Print a trial's log; with `--follow` print what is added until the trial ends."""
+    ledger = locate_ledger(args.out)
+    with Records(ledger) as records:
+        trial_id = find_trial(records, args.trial)
+        path = locate_trial_folder(ledger.parent / TRIALS, trial_id) / LOG
+        if not path.is_file():
+            status = (records.get_trial(trial_id) or {}).get("status")
+            raise ConfigError(
+                str(path),
+                f"the trial is {status} and has no log",
+                f"`ablate ledger show {trial_id}` prints its results",
+            )
+        try:
+            log = open_regular(path)
+        except OSError as error:
+            raise ConfigError(
+                str(path),
+                f"the log cannot be read ({error.strerror})",
+                "Change the log's permissions",
+            ) from error
+        with TextIOWrapper(log, "utf-8", errors="replace", newline="\n") as text:
+            ends_line = True
+            while True:
+                records.check_file()
+                # the status is read before the log, so that the end of the log is printed, too
+                is_running = (records.get_trial(trial_id) or {}).get("status") == "running"
+                for piece in iter(lambda: text.read(PIECE), ""):  # until nothing is left
+                    print_text(piece, end="", flush=True)
+                    ends_line = piece.endswith("\n")
+                if not (args.follow and is_running):
+                    break
+                time.sleep(FOLLOW_SECONDS)
+            if not ends_line:
+                print_text("")
+    return 0
+
+
+def add_stop(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Stop the runs of an output folder like Ctrl-C, from any shell or machine that "
+        "can write there. The command that started a run continues it later."
+    )
+    command.epilog = (
+        "Exit codes: 0 the runs have ended; 1 they have not ended within --wait; 2 nothing runs."
+    )
+    add_sweep_name(command, "all sweeps in the folder")
+    text = "How long to wait for the end of the runs (default: 2m)."
+    command.add_argument("--wait", default="2m", metavar="TIME", help=text)
+    add_out(command)
+    command.set_defaults(run=run_stop)
+
+
+def run_stop(args: argparse.Namespace) -> int:
+    """Ask the drivers of a sweep, or all, to stop; return 1 if one has not ended in time."""
+    deadline = time.monotonic() + parse_duration(args.wait, "--wait")
+    drivers = [d for d in list_drivers(resolve_output_folder(args.out)) if d.alive]
+    drivers = [d for d in drivers if args.sweep in (None, d.sweep_id, d.name)]
+    if not drivers:
+        raise ConfigError(
+            "SWEEP",
+            f"no run of {args.sweep!r} is under way" if args.sweep else "no run is under way",
+            "`ablate status` shows what runs",
+        )
+    for driver in drivers:
+        try:
+            driver.ask_to_stop()
+        except OSError as error:
+            raise ConfigError(
+                str(driver.path.parent),
+                f"no file can be written here ({error.strerror})",
+                f"Press Ctrl-C where the run was started, or call `kill -INT {driver.owner.pid}` "
+                f"on {driver.owner.host}",
+            ) from error
+        print_text(f"asked {_describe_run(driver)} to stop")
+    # wait until all have ended
+    while drivers and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+        drivers = [driver for driver in drivers if driver.path.exists() and driver.alive]
+    for driver in drivers:
+        print_text(
+            f"{_describe_run(driver)} has not ended yet. Its trials may finish a step first.",
+            error=True,
+        )
+    if not drivers:
+        print_text("Stopped. The command that started a run continues it from its checkpoints.")
+    return 1 if drivers else 0
+
+
+def _describe_run(driver: DriverStatus) -> str:
+    return f"sweep {driver.name}, {driver.sweep_id} ({driver.owner.describe()})"
