@@ -15,7 +15,7 @@ from typing import Protocol
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 OPTION = "--storage"
 ENV = "env:"

@@ -28,12 +28,12 @@ from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.plan.plan import Plan
 from ablate.storage import TrialFiles
 from ablate.sweep.dispatch import JobScheduler
-from ablate.values.errors import check_known
 from reports.frame import GIVEN_UP
 from trainables.config.registry import Registry
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.attempt import RETRIES, Event
 from trainables.jobs.request import Job
+from trainables.words.messages import check_known
 
 OPTION = "--backend"
 BACKENDS: "Registry[type[Backend]]" = Registry(

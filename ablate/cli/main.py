@@ -16,10 +16,10 @@ from importlib import import_module
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.values.terminal import make_streams_tolerant, print_text, to_one_line
-from reports.uri import has_secret, redact_all_uris
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_option
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import has_secret, redact_all_uris
+from trainables.words.terminal import make_streams_tolerant, print_text, to_one_line
+from trainables.words.texts import check_option
 
 COMMANDS = {  # command → its module, and what --help says of it
     "demo": (
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
-    from reports.errors import ReportError
+    from trainables.words.errors import ReportError
 
     try:
         check_arguments(args)

@@ -25,7 +25,7 @@ from ablate.storage import RunStorage, TrialFiles, find_storage
 from ablate.sweep.dispatch import JobScheduler
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import EndStatus, TrackerThread
-from ablate.values.terminal import print_text
+from trainables.words.terminal import print_text
 
 DRAIN_SECONDS = 15.0  # that the end of a run waits for a tracker that reports do not read
 _print_line = partial(print_text, flush=True)

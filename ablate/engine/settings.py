@@ -18,9 +18,9 @@ from ablate.sweep.queue import JobSettings
 from ablate.tracking.store import format_command_line
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrialTracker
-from ablate.values.child_processes import build_public_environment
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import TRIALS
+from trainables.words.environment import build_public_environment
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
 # the name in records → the name of the installed distribution

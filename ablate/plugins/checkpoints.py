@@ -29,7 +29,6 @@ from ablate.plugins.storage import (
     StorageError,
 )
 from ablate.storage import OPTION, STORAGES, RunStorage
-from reports.uri import HIDDEN, has_secret
 from trainables.core.trial_folder import (
     CONFIG,
     EXPORT,
@@ -40,9 +39,10 @@ from trainables.core.trial_folder import (
     check_trial_id,
     locate_trial_folder,
 )
-from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint, find_newest
-from trainables.machine.files import join_inside
+from trainables.words.errors import ConfigError
+from trainables.words.files import join_inside
+from trainables.words.secrets import HIDDEN, has_secret
 
 RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # RESULT last: it shows that the others are here
 AGAIN_SECONDS = 5.0  # between two attempts of a file transfer

@@ -54,10 +54,10 @@ from ablate.ledger.sqlite_files import (
     write_ahead,
 )
 from ablate.storage import OPTION, expand_variable
-from reports.uri import redact_text, redact_uri
-from trainables.errors import ConfigError
-from trainables.machine.files import write_json
 from trainables.machine.processes import host_name
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_json
+from trainables.words.secrets import redact_text, redact_uri
 
 PIECE = 1 << 20  # bytes
 DRAFT = ".tmp"  # end of the name of an incomplete upload

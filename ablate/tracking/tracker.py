@@ -32,7 +32,7 @@ from ablate.ledger.queries import count_unlogged, list_sweep_trials
 from ablate.ledger.schema import LedgerDamage, LedgerError
 from ablate.tracking import payload
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 

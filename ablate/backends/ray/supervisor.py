@@ -27,7 +27,12 @@ from ablate.backends.ray.session import check_folders, create_ray_folder
 from ablate.engine.settings import Settings
 from ablate.ledger.schema import build_disk_full_error
 from ablate.sweep.required_inputs import has_undecided_weights
-from ablate.values.child_processes import (
+from trainables.core.trial_folder import locate_trial_folder
+from trainables.data.dataset import resolve_data_config
+from trainables.jobs.attempt import Event
+from trainables.jobs.request import Job, Leader, Payload, Storage
+from trainables.machine.processes import end_session, host_name, is_running
+from trainables.words.environment import (
     HUB,
     PYTHON,
     RAY,
@@ -35,12 +40,7 @@ from ablate.values.child_processes import (
     add_import_paths,
     build_public_environment,
 )
-from trainables.core.trial_folder import locate_trial_folder
-from trainables.data.dataset import resolve_data_config
-from trainables.errors import ConfigError
-from trainables.jobs.attempt import Event
-from trainables.jobs.request import Job, Leader, Payload, Storage
-from trainables.machine.processes import end_session, host_name, is_running
+from trainables.words.errors import ConfigError
 
 RESTARTS = 1
 TICK_SECONDS = 0.5

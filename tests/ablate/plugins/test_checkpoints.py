@@ -14,8 +14,8 @@ from ablate.plugins import checkpoints as module
 from ablate.plugins.checkpoints import TrialCheckpoints
 from ablate.plugins.storage import NOTE, BackupState, Storage, StorageError
 from ablate.storage import fetch_weights
-from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint
+from trainables.words.errors import ConfigError
 
 TRIAL = "0123456789abcdef-s0"
 

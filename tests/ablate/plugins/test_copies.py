@@ -21,7 +21,7 @@ from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.plugins import storage as ledger_backup
 from ablate.plugins.storage import LEASE, LEDGER, LedgerBackup, Storage
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)
 

@@ -35,14 +35,13 @@ from trainables.core.code_version import Code, list_differing_components
 from trainables.core.trial_folder import CONFIG, RESULT, SOURCE, TRIALS, locate_trial_folder
 from trainables.data.cache import require_cache
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
-from trainables.jobs.redaction import OUT_OF_MEMORY
 from trainables.jobs.request import Job, JsonSerializable
-from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.machine.processes import end_process_after
-from trainables.machine.texts import escape_control_characters
 from trainables.trial import TrialConfig
+from trainables.words.errors import OUT_OF_MEMORY, ConfigError
+from trainables.words.files import open_regular, read_regular, write_atomically
+from trainables.words.texts import escape_control_characters
 
 VERSION = 1
 RESULT_NAME = "result.jsonl"

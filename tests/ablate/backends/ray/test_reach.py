@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from ablate.backends.ray.session import check_cluster_port
-from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
+from trainables.words.errors import ConfigError
 
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-this-cluster-alone"}
 
