@@ -60,7 +60,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             fetch = stored.upload_trial if stored.remote else stored.fetch_trial
             jobs = replace(jobs, forget=stored.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        dispatch = JobScheduler(
+        dispatch = JobQueue(
             settings.begin_sweep(plan, ledger),
             ledger,
             owner,
@@ -100,7 +100,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, incomplete_trackers=tuple(incomplete_trackers), same=tuple(accepted))
 
 
-def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> list[TrackerThread]:
+def _start_trackers(plan: Plan, settings: Settings, dispatch: JobQueue) -> list[TrackerThread]:
     """Start a thread for each tracker, and notify it of trials that change; MLflow's is the last.
 
     MLflow's thread imports MLflow while Ray starts.
@@ -145,9 +145,7 @@ def _open_storage(settings: Settings, owner: Owner) -> RunStorage | None:
     return storage
 
 
-def _build_outcome(
-    plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
-) -> Outcome:
+def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, broken: str) -> Outcome:
     """Return how a run ended, and how many cells of each study are missing or failed.
 
     `interrupted` is the signal that stopped the run, `broken` says why its backend failed.
