@@ -27,7 +27,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.plan.plan import Plan
 from ablate.storage import TrialFiles
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from reports.frame import GIVEN_UP
 from trainables.config.registry import Registry
 from trainables.core.trial_folder import locate_trial_folder
@@ -58,7 +58,7 @@ class Backend(ABC):
 
     plan: Plan
     settings: Settings
-    dispatch: JobScheduler
+    dispatch: JobQueue
     stored: TrialFiles | None = None
     open_display: Callable[[int], ProgressDisplay] | None = None
     display: ProgressDisplay | None = None

@@ -22,7 +22,7 @@ from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings
 from ablate.storage import RunStorage, TrialFiles, find_storage
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import EndStatus, TrackerThread
 from trainables.words.terminal import print_text
@@ -172,7 +172,7 @@ def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, brok
 
 
 def _run_backend(
-    plan: Plan, settings: Settings, dispatch: JobScheduler, stored: TrialFiles | None
+    plan: Plan, settings: Settings, dispatch: JobQueue, stored: TrialFiles | None
 ) -> tuple[int | None, str]:
     """Run all jobs; return (the signal that stopped them or None, why the backend failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"

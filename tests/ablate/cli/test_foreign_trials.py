@@ -14,7 +14,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.plugins.checkpoints import TrialCheckpoints
 from ablate.plugins.storage import Storage
 from ablate.storage import fetch_weights
-from ablate.sweep.queue import JobSettings
+from ablate.sweep.trial_queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
