@@ -250,6 +250,13 @@ def _check_baseline(field: str, table: Table, study: StudyBase) -> None:
         check_known(field, [name], [p.cell for p in points], f"the cell of {table.study}")
 
 
+def find_baseline_index(recipe: Recipe, name: str, study: StudyBase) -> int:
+    """Return the index of the first cell that a table of a study sets others beside, or 0."""
+    tables = [t for t in recipe.tables if t.study == name and t.kind in COMPARING]
+    cells = [(point.cell, point.coords) for point in study.all_points]
+    return next((i for t in tables for i, cell in enumerate(cells) if is_baseline(t, *cell)), 0)
+
+
 def _check_gains(field: str, table: Table, study: StudyBase) -> None:
     """Check that each printed gain belongs to a row of the table and stands in its paper."""
     names = [
