@@ -34,7 +34,7 @@ ablate.plan
 ablate.spec
 ablate.designs
 ablate.storage
-ablate.ledger           ablate.samplers      ablate.schedulers
+ablate.ledger           ablate.search
 
 reports.readme
 reports.compile         reports.sweeps

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS, StudyBase
 from ablate.designs.parts import NEUTRAL, Around, PrecisionSeeds
-from ablate.samplers.sampling import SAMPLERS, get_sampler_name
-from ablate.samplers.space import Axis
+from ablate.search.sampling import SAMPLERS, get_sampler_name
+from ablate.search.space import Axis
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.published.papers import compute_printed_gain

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ablate.designs.base import StudyBase
 from ablate.designs.layers import overlay_mappings
-from ablate.samplers.space import sort_by_dependencies
+from ablate.search.space import sort_by_dependencies
 from ablate.spec.added_studies import (
     add_equal_budget_studies,
     add_same_rates_studies,

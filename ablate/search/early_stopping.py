@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ablate.schedulers.base import (
+from ablate.search.scheduling import (
     SCHEDULERS,
     STOP,
     WAIT,

@@ -58,7 +58,7 @@ class Axis(Strict, extra="forbid", frozen=True):
     step: values are low + i · step, computed in decimal; excludes log.
     choice: list of any YAML values, including lists and mappings.
     when: `{path: value or list of values}`: conditions under which the axis is active
-        (`ablate/samplers/space.py`).
+        (`ablate/search/space.py`).
     box: draw within this factor of the value that the study is centred on, inside low and high.
     prior: a guess at a good value, and how sure the guess is. Draws are normal, in the
         logarithm with `log`, and limited to the axis.
