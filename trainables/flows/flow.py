@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig
-from trainables.machine.kernels import Linear
 
 # 2/π to the three digits that public code has, so that |s| stays below 0.9990 c.
 ATAN_SHARE = 0.636
@@ -104,9 +103,9 @@ class Coupling(nn.Module):
         layers: list[nn.Module] = []
         width = passive + condition
         for _ in range(config.hidden):
-            layers += [Linear(width, config.width), nn.ReLU()]
+            layers += [nn.Linear(width, config.width), nn.ReLU()]
             width = config.width
-        last = Linear(width, 2 * active if self.affine else active)
+        last = nn.Linear(width, 2 * active if self.affine else active)
         with torch.no_grad():
             for values in (last.weight, last.bias):
                 values.mul_(0 if config.identity else config.gain)
