@@ -32,7 +32,7 @@ from ablate.plan.plan import Cell, Plan
 from ablate.sweep.queue import build_training_job
 from ablate.values.terminal import print_text
 from trainables.core.components import EVALUATOR
-from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.files import (
     MOST_BYTES,

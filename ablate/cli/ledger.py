@@ -11,7 +11,7 @@ from ablate.cli.options import add_out, add_trackers, add_tracking
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text, to_one_line
-from trainables.core.trial_folder import TRIALS, locate_trial_folder
+from trainables.core.runtime import TRIALS, locate_trial_folder
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from ablate.cli.locate import find_trial, locate_ledger
 from ablate.cli.options import add_out
 from ablate.ledger.records import Records
 from ablate.values.terminal import print_text
-from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
+from trainables.core.runtime import LOG, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from ablate.storage.checkpoints import fetch_weights
 from ablate.values.terminal import print_text, show_progress
 from trainables import load
-from trainables.core.trial_folder import EXPORT, TRIALS
+from trainables.core.runtime import EXPORT, TRIALS
 from trainables.errors import ConfigError
 from trainables.evaluation.scores import PlainScore
 from trainables.machine.texts import expand_user_path

@@ -20,7 +20,7 @@ from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.values.terminal import print_text
 from reports.frame import list_objectives
-from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 
 

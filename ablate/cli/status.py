@@ -21,7 +21,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.submission.record import QueryError, Submission, find_current
 from ablate.values.terminal import print_text, to_one_line
-from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
+from trainables.core.runtime import LOG, TRIALS, locate_trial_folder
 
 MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
 

@@ -14,7 +14,7 @@ from ablate.sweep.progression import Progression
 from ablate.values.errors import check_known, join_words
 from ablate.values.terminal import print_text
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import Attempt, limit_threads
+from trainables.jobs.locked_job import LockedJob, limit_threads
 from trainables.jobs.request import Job
 
 OPTION = "--cell"
@@ -87,10 +87,10 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
 def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
     """Run a job in this process, print and record its events, and return the exit code."""
     limit_threads(settings.request.threads)
-    attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
+    locked_job = LockedJob(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
-            events = attempt.receive_events(patience=0.0)  # returns after at least one event
+            events = locked_job.receive_events(patience=0.0)  # returns after at least one event
             dispatch.record_events(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":
@@ -106,4 +106,4 @@ def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
                     print_text(f"{split}: {', '.join(texts)}")
                 return 0
     finally:
-        attempt.close()
+        locked_job.close()

@@ -14,8 +14,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
 from ablate.tracking.base import TrialTracker
 from ablate.tracking.sync import MlflowTracker
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import TRIALS
+from trainables.core.runtime import TRIALS, Runtime
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
 

@@ -18,7 +18,7 @@ from ablate.values.terminal import print_text, to_one_line
 from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
 from reports.frame import list_objectives
 from reports.pages.csv_table import escape_formula
-from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
+from trainables.core.runtime import EXPORT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 

@@ -21,7 +21,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.storage.store import OPTION, Storage, StorageError
 from reports.uri import HIDDEN, has_secret
-from trainables.core.trial_folder import (
+from trainables.core.runtime import (
     CONFIG,
     EXPORT,
     LOG,

@@ -30,10 +30,10 @@ from ablate.submission import record
 from ablate.submission.record import FOLDER, Submission
 from ablate.values.child_processes import PYTHON
 from ablate.values.terminal import print_text
-from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import RETRIES
 from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
+from trainables.jobs.locked_job import RETRIES
 from trainables.machine.devices import resolve_device
 
 MOST_TASKS = 1000  # Slurm's default `MaxArraySize` allows the numbers up to 1000

@@ -18,8 +18,7 @@ from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from ablate.values.paths import find_at
 from trainables.config.network import BackboneConfig
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import Runtime, locate_trial_folder
 from trainables.jobs.request import Job
 
 WAIT_SECONDS = 1.0  # until a trial that another driver runs is tried again

@@ -12,7 +12,7 @@ from ablate.plan.plan import Cell, Plan
 from ablate.samplers.history import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from ablate.values.limits import Limits
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import locate_trial_folder
 from trainables.jobs.request import Fold, Job
 from trainables.machine.files import join_inside
 

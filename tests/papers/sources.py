@@ -21,8 +21,7 @@ from ablate.spec.yaml_loader import load_yaml
 from ablate.values.paths import flatten_paths
 from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
-from trainables.methods.roles import list_trained_roles
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, list_trained_roles
 
 FOLDER = Path(__file__).parents[2] / "search_spaces" / "papers"
 ENDING = ".sources.yaml"

@@ -2,8 +2,8 @@
 
 Items are ordered by descending score, then by ascending index. The nearest items are sorted here,
 or, on a CPU with numba if many items query each other by a plain score, counted in `counting.py`;
-both ways give the same places. Each score is packed with its index into one int64 key that sorts by this
-rule: the bits of the float32, made monotone, above the inverted index.
+both ways give the same places. Each score is packed with its index into one int64 key that sorts by
+this rule: the bits of the float32, made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """

@@ -30,11 +30,11 @@ from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import JobScheduler
 from ablate.values.child_processes import PYTHON, add_import_paths, build_public_environment
 from reports.frame import GIVEN_UP
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import RETRIES
-from trainables.jobs.request import Job, Leader, Payload, Storage
+from trainables.jobs.locked_job import RETRIES
+from trainables.jobs.request import CheckpointStorage, Job, Leader, Payload
 from trainables.machine.processes import end_session, host_name, is_running
 
 RESTARTS = 1
@@ -304,7 +304,7 @@ class Supervisor:
         )
         return {"trial_id": job.trial_id, "payload": payload.to_text()}
 
-    def _locate_stored_attempts(self, job: Job) -> Storage | None:
+    def _locate_stored_attempts(self, job: Job) -> CheckpointStorage | None:
         """Return where in storage a job's trial and the folds of its ensemble have checkpoints."""
         if self.checkpoints is None:
             return None
@@ -316,7 +316,9 @@ class Supervisor:
         folds = (member.export.parent.name for member in job.members)  # folders are named by trial
         trials = {job.trial_id, *folds}
         attempts = {trial: self.checkpoints.list_attempts(trial) for trial in sorted(trials)}
-        return Storage(self.checkpoints.storage.address, self.checkpoints.remote, attempts)
+        return CheckpointStorage(
+            self.checkpoints.storage.address, self.checkpoints.remote, attempts
+        )
 
     def _record_events(self, trial_id: str, events: list[Message], node: str) -> None:
         """Record events of a trial and their node; after its end, download its results."""

@@ -266,8 +266,8 @@ def test_python_without_numba_computes_all_metrics(tmp_path: Path) -> None:
         f"x, y = torch.load({str(tmp_path / 'set.pt')!r})\n"
         f"print(json.dumps(evaluate_embeddings(x, y, score='dot', metrics={names!r})))\n"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert ranking.can_count(x, y), "with numba these items are counted"
     counted = evaluate_embeddings(x, y, score="dot", metrics=names)
     assert json.loads(answer.stdout) == pytest.approx(counted, rel=1e-12, abs=0)

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from trainables.core import identity
-from trainables.core.trial_folder import CONFIG, RESULT, SOURCE
+from trainables.core.runtime import CONFIG, RESULT, SOURCE
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job, JsonSerializable
 from trainables.machine.files import open_regular, read_regular, write_atomically

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
-from trainables.core.code_version import list_differing_components
-from trainables.core.trial_folder import TRIALS, locate_trial_folder
+from trainables.core.components import list_differing_components
+from trainables.core.runtime import TRIALS, locate_trial_folder
 from trainables.data.cache import require_cache
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
+from trainables.jobs.locked_job import LockedJob, limit_threads
 from trainables.jobs.redaction import OUT_OF_MEMORY
 from trainables.jobs.request import Job
 from trainables.machine.processes import end_process_after
@@ -200,17 +200,17 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     """
     job = settings.localize_job(entry)
     try:
-        attempt = Attempt(job, settings.runner, clean=settings.source.clean, lock_seconds=0.0)
+        locked_job = LockedJob(job, settings.runner, clean=settings.source.clean, lock_seconds=0.0)
     except TimeoutError:
         return None
-    with contextlib.closing(attempt):
-        if (attempt.folder / RESULT_NAME).exists():
+    with contextlib.closing(locked_job):
+        if (locked_job.folder / RESULT_NAME).exists():
             return None
-        events = attempt.receive_events(math.inf)
+        events = locked_job.receive_events(math.inf)
         # with fewer processes on the machine the trial may succeed, so write no result
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
-        files.write_result(attempt.folder, entry, events)
+        files.write_result(locked_job.folder, entry, events)
         return events[-1]
 
 

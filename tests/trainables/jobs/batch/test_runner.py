@@ -9,7 +9,7 @@ import torch
 from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
-from trainables.core.trial_folder import LOCK
+from trainables.core.runtime import LOCK
 from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.runner import (

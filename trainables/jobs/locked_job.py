@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG
+from trainables.core.runtime import CHECKPOINTS, LOCK, LOG
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.redaction import HidingFormatter, build_failure_event
 from trainables.jobs.request import Job
@@ -60,7 +60,7 @@ def count_equal_errors(
     return stopped
 
 
-class Attempt:
+class LockedJob:
     """Run a job in its trial folder, locked against other processes.
 
     Args:

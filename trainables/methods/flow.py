@@ -1,6 +1,14 @@
-"""A flow: couplings that transform both halves in turn, then a diagonal scaling.
+"""Normalising flows on embeddings: Real-NVP, NICE and GLOW couplings, conditional or not.
 
-A coupling scales and shifts a half of the dimensions by a subnet of the other half.
+    with streams.use_substream("detreg.flow1"):
+        flow = Flow(FlowConfig(kind="realnvp", depth=12), dim=512)
+    output = flow(x)                 z[..., D], log_det[...], log_diagonal[..., D]
+    x = flow.inverse(output.z)
+
+A flow has couplings that transform both halves in turn, then a diagonal scaling. A coupling scales
+and shifts a half of the dimensions by a subnet of the other half. No library is used (FrEIA,
+nflows, normflows and zuko were examined in November 2026), because all of them add up a layer's
+log-scales before they return, and DetReg needs them separately.
 
 Shape legend: D dimensions · K condition · `...` leading dimensions · A active, P passive ones.
 """
