@@ -11,7 +11,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone
 from trainables.core.assembly import Network
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import (
+from trainables.jobs.views.embedded_split import (
     BLOCK,
     VIEWS,
     EmbeddedSplit,
