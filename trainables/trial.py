@@ -18,11 +18,11 @@ from trainables.config.optimization import ROLES, Role
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
-from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, get_task
 from trainables.losses.base import LOSSES, ParamGroup, build_probe
 from trainables.methods.base import METHODS, Method
 from trainables.streams import seed_global_generator
+from trainables.words.errors import ConfigError
 
 PROBE_WIDTH = 16  # of the probes that are built to find roles, which do not depend on it
 

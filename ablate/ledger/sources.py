@@ -17,7 +17,7 @@ from typing import Any
 from ablate.ledger.ledger import Ledger
 from trainables.core import components
 from trainables.core.components import EVALUATOR, Code
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @dataclass(frozen=True)

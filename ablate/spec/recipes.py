@@ -4,8 +4,8 @@ import re
 from os.path import normpath
 from pathlib import Path
 
-from ablate.values.errors import describe_unknown
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import describe_unknown
 
 FOLDER = Path(__file__).resolve().parents[2] / "search_spaces"
 _REFERENCE = re.compile(r"^(extends: |  sources: )(\S+\.yaml)$", re.MULTILINE)

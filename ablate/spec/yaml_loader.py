@@ -21,10 +21,10 @@ from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
 from ablate.spec.recipes import list_recipes
-from ablate.values.errors import suggest_nearest
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
-from trainables.machine.texts import LARGEST, build_length_error, check_text
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.messages import suggest_nearest
+from trainables.words.texts import LARGEST, build_length_error, check_text
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000

@@ -46,10 +46,10 @@ from ablate.samplers.space import Axis
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
-from ablate.values.paths import get_at
 from reports.stats.comparison_rule import Sample, judge, load_rule
 from tests.ablate.synthetic import fingerprint
 from tests.faults.machine import processor
+from trainables.words.paths import get_at
 
 STORED = Path(__file__).with_name("planted.csv")
 SPACES = Path(__file__).parents[2] / "search_spaces"

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ablate.plan.plan import Plan
-from ablate.values.paths import expand_paths
 from tests.benchmarks import term_ratios
 from tests.papers import sources
 from trainables.methods.base import METHODS
+from trainables.words.paths import expand_paths
 
 SPACES = Path(__file__).parents[2] / "search_spaces"
 RECIPES = {  # recipe → method → its search

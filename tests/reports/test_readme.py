@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reports.errors import ReportError
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
 from reports.pages.verdict_file import read_verdicts
@@ -17,11 +16,12 @@ from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
 from reports.tables.build import build_table
-from reports.tables.labels import is_lower_better
 from reports.tables.questions import format_difference
 from tests.reports.made import frame
 from tests.reports.overview import Overview, collect_lines, format_overview
 from tests.reports.overview import fill_block as overview_block
+from trainables.words.errors import ReportError
+from trainables.words.metrics import is_lower_better
 
 ROOT = Path(__file__).parents[2]
 SPACES = ROOT / "search_spaces"

@@ -22,7 +22,6 @@ from trainables.data.augment import cut_eval_images, train_images
 from trainables.data.features import load_cached_features
 from trainables.data.images import Reader
 from trainables.data.splits import Splits, Subset
-from trainables.errors import ConfigError
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.machine.devices import check_bf16, to_full_precision
@@ -30,6 +29,7 @@ from trainables.machine.group import ALONE, Group
 from trainables.methods.base import METHODS, Method, compare_embeddings, compute_class_logits
 from trainables.streams import derive_seed, seed_global_generator
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 FEATURE_BLOCK = 4096  # rows of cached features embedded at once
 IMAGE_BLOCK = 128  # images embedded at once

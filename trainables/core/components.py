@@ -5,7 +5,8 @@ the core. A developer raises its REVISION when a change alters its numbers; ids 
 digest is
 
     SHA-256 over (module name, syntax tree) of its modules and of every module of the same
-    top-level package that they import, at the top or late.
+    top-level package that they import, at the top or late, except `trainables.words`, whose names,
+    messages and files alter no number.
 
 Docstrings, annotations, comments and texts of errors are left out of the syntax tree. A component
 in a module without a package is digested with the modules in the same folder that it imports.
@@ -35,12 +36,13 @@ from pathlib import Path
 from typing import Any
 
 from trainables.core.runtime import CHECKPOINTS, RESULT, SOURCE
-from trainables.machine.files import write_json
+from trainables.words.files import write_json
 
 LOG = logging.getLogger(__name__)
 OWN_REVISION = ("backbones", "folding", "adapters", "features", "resizing")
 CORE_REVISION = 1  # of training loop, optimiser, schedule, splits, sampling and augmentation
 DIGESTS_FILE = Path(__file__).with_name("digests.json")
+WORDS = "trainables.words"
 EVALUATOR = "evaluator"  # computes metrics; `metrics.EVALUATOR` takes the place of a REVISION
 
 ENTRY_MODULES: dict[str, tuple[str, ...]] = {
@@ -164,7 +166,7 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
         # a module of the folder, or a package in it
         is_in_folder = file is not None and folder in file.parents[:2]
         is_own = top == first or (not top and not is_site_packages and is_in_folder)
-        if is_own and find_module_file(name) is not None:
+        if is_own and not name.startswith(WORDS) and find_module_file(name) is not None:
             yield name
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metric import METRIC_REGISTRY, Metric, metric
+from trainables.words.errors import ConfigError, TrialFailure
 
 FAR = 2**62
 ALL_PLACES = FAR - 1  # for metrics of the whole ranking
@@ -147,7 +147,7 @@ _RANKING: dict[str, RankingMetric] = {
     "map_with_query": MapWithQuery(),
 }
 for _name, _metric in _RANKING.items():
-    METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places", "%"))
+    METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places"))
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
@@ -182,11 +182,11 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     return float((ranks_above.sum(1) < k).double().mean())
 
 
-@metric("top_1_accuracy", reads="logits", unit="%")
+@metric("top_1_accuracy", reads="logits")
 def top_1_accuracy(logits: Tensor, labels: Tensor) -> float:
     return top_k_accuracy(logits, labels, 1)
 
 
-@metric("top_5_accuracy", reads="logits", unit="%")
+@metric("top_5_accuracy", reads="logits")
 def top_5_accuracy(logits: Tensor, labels: Tensor) -> float:
     return top_k_accuracy(logits, labels, 5)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError, TrialFailure
+from trainables.words.errors import ConfigError, TrialFailure
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]

@@ -19,9 +19,9 @@ import torch
 from trainables.core.loss_terms import FIRST, FIRST_STEPS, RATIO, EpochMetrics
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError, TrialFailure
 
 STEPS = 6  # timed steps, after the first steps, which compile, allocate and measure the terms
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trainables.core.components import Code
 from trainables.core.runtime import VIEWS, Runtime
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
 

@@ -11,10 +11,10 @@ import pytest
 import timm
 
 from ablate.cli.main import main
+from ablate.designs.layers import Layer, merge_layers
 from ablate.ledger.ledger import Ledger
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.layers import Layer, merge_layers
 from tests.ablate.engine.miniature import FEW, SMALL
 from tests.papers import sources
 

@@ -30,9 +30,9 @@ from trainables.core import components
 from trainables.core.components import EVALUATOR, compute_trial_digests
 from trainables.core.evaluator import Evaluator
 from trainables.core.runtime import SOURCE, Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
 Edit = Callable[[str, str | None], None]

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ablate.designs.base import StudyBase
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.search import Search
 from ablate.spec.model import Spec
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.layers import Layer, merge_layers
 from reports.pages.verdict import format_call
 from reports.pages.verdict_file import read_verdicts
 from reports.published.papers import PublishedTable, load_published_table
 from reports.recipe import Table
-from reports.tables.labels import format_difference_label
 from reports.tables.questions import format_difference
 from reports.tables.verdict import Verdict
+from trainables.words.metrics import format_difference_label
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
 Name = tuple[str, str]  # ("method", "ddml")

@@ -11,7 +11,7 @@ import pytest
 from ablate.spec.json_schema import build_json_schema
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan, spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 FAULTS = [

@@ -10,7 +10,7 @@ import pytest
 
 from ablate.cli.options import parse_levels
 from ablate.spec.read import read_spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}

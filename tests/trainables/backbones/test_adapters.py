@@ -22,8 +22,8 @@ from trainables.core.assembly import build_trial_backbone
 from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.trial import TrialConfig, list_trained_roles
+from trainables.words.errors import ConfigError
 
 SIDE = 32
 LAYERS = {  # a transformer, linear layers between convolutions, and 1 × 1 convolutions

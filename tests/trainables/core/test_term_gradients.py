@@ -28,8 +28,8 @@ from trainables.core.loss_terms import (
 )
 from trainables.core.runtime import EXPORT, EpochReport, Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.methods.base import METHODS, Progress, Term
+from trainables.words.errors import ConfigError
 
 LATE = Progress(fraction=0.9)  # DVML's second phase, in which nothing is detached
 # terms that act on something else than the head's output

@@ -97,7 +97,9 @@ def test_a_trial_goes_on_from_its_checkpoint_on_another_node(
     (before / "checkpoints").mkdir(parents=True)
     (before / "checkpoints" / "epoch.json").write_text('{"epoch": 1}')
     copy_checkpoint(before, tmp_path / "there" / "trials" / "t.1" / "checkpoint_000000")
-    actor = work(CheckpointStorage(str(tmp_path / "there"), True, {"t": ("trials/t.2", "trials/t.1")}))
+    actor = work(
+        CheckpointStorage(str(tmp_path / "there"), True, {"t": ("trials/t.2", "trials/t.1")})
+    )
     while not actor.step()["done"]:
         pass
     assert (tmp_path / "starts").read_text() == "t train 2\n"

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
 from trainables.core.assembly import Network
-from trainables.errors import ConfigError
 from trainables.jobs.views.embedded_split import (
     BLOCK,
     VIEWS,
@@ -21,6 +20,7 @@ from trainables.jobs.views.embedded_split import (
 )
 from trainables.methods.base import Progress
 from trainables.streams import create_generator
+from trainables.words.errors import ConfigError
 
 MOST_QUERIES = 2048  # among which failures are sought
 PERPLEXITY = 10.0

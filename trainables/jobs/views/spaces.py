@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.core.evaluator import measure_images
-from trainables.errors import ConfigError
 from trainables.evaluation.structure import (
     compute_class_means,
     compute_singular_shares,
@@ -24,6 +23,7 @@ from trainables.jobs.views.embedded_split import (
     fit_tsne,
     list_points,
 )
+from trainables.words.errors import ConfigError
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
