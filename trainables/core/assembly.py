@@ -14,13 +14,12 @@ from torch import Tensor, nn
 from trainables.backbones.adapters import restrict_training
 from trainables.backbones.backbone import FROZEN_STREAM, Backbone, build_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.backbones.grad_cache import GradCacheRunner
-from trainables.backbones.memory import check_parts, synchronize_batch_norms
+from trainables.backbones.memory import GradCacheRunner, check_parts, synchronize_batch_norms
 from trainables.config.optimization import Role
 from trainables.core.optimizer import build_optimizer
 from trainables.data.augment import cut_eval_images, train_images
 from trainables.data.features import load_cached_features
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
 from trainables.data.splits import Splits, Subset
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
@@ -92,7 +91,7 @@ class Pictures:
         self.augment, self.width = config.data.augment, backbone.features
         self.settings: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         self.settings |= {"size": config.data.image_size, "device": device}
-        self.reader = Reader(splits.train.images.to(device), device)
+        self.reader = ImageReader(splits.train.images.to(device), device)
         self.rows = splits.train.index  # of the training images among all images
 
     def prefetch(self, batches: Tensor) -> None:

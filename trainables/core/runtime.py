@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 from trainables.words.errors import ConfigError
 
 TRIALS = "trials"  # the folder of all trials, in an output folder, a batch's folder and a storage

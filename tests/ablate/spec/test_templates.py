@@ -78,7 +78,7 @@ def test_levels_are_left_out_and_single_studies_changed() -> None:
 
 def test_each_study_of_heads_has_its_levels() -> None:
     levels = ("typefaces", "emoji"), ("normsoftmax", "proxy_anchor"), ("plain", "ddml", "nir")
-    studies: Any = read_spec(SPACES / "heads.yaml").spec.studies
+    studies: Any = read_spec(SPACES / "comparisons/heads.yaml").spec.studies
     for data, loss, method in itertools.product(*levels):
         study = studies[f"tune_{method}_{loss}_{data}"]
         names = [study.trial[section]["name"] for section in ("data", "loss", "method")]

@@ -26,7 +26,7 @@ from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
 from trainables.core.runtime import CONFIG, RESULT
 from trainables.data.augment import cut_eval_images
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
 from trainables.data.splits import load_splits
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
@@ -151,7 +151,7 @@ class EmbeddedSplit:
                 "Choose another cell",
             )
         options: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
-        reader = Reader(self.subset.images, self.device)
+        reader = ImageReader(self.subset.images, self.device)
         images = reader.load_rows(self.subset.index[positions])
         return cut_eval_images(*images, device=self.device, **options), backbone
 
