@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Literal
 
 from filelock import FileLock
@@ -23,15 +22,19 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_sweep_trials
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
+from trainables.config.registry import Registry
 from trainables.errors import ConfigError
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 
 OPTION = "--tracker"
-TRACKERS = {  # the value of --tracker, up to a colon → class
-    "tensorboard": "ablate.tracking.tensorboard_files:TensorBoardTracker",
-    "wandb": "ablate.tracking.wandb_runs:WandbTracker",
-}
+TRACKERS: "Registry[type[TrialTracker]]" = Registry(  # by the value of --tracker, up to a colon
+    "trackers",
+    index={
+        "tensorboard": "ablate.tracking.tensorboard_files:TensorBoardTracker",
+        "wandb": "ablate.tracking.wandb_runs:WandbTracker",
+    },
+)
 LOCK_SECONDS = 5.0
 _CAUSE = re.compile(r"\(Caused by (.*)\)$")  # urllib3's part of MLflow's message
 
@@ -190,7 +193,7 @@ def build_trackers(options: Sequence[str], out: Path) -> list[TrialTracker]:
             raise ConfigError(OPTION, f"there is no {kind!r}", f"Give one of {', '.join(TRACKERS)}")
         if kind in trackers:
             raise ConfigError(OPTION, f"{kind} is given twice", "Keep one of the two")
-        trackers[kind] = resolve_name(TRACKERS[kind])(option, out)
+        trackers[kind] = TRACKERS[kind](option, out)
         trackers[kind].check_usable()
     return list(trackers.values())
 

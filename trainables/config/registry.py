@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, reduce
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from operator import or_
 from pkgutil import iter_modules
 from types import ModuleType
@@ -102,17 +102,26 @@ class Registry(Generic[T]):
     All modules of a package are loaded, so adding a component takes only a new file. An entry point
     of `ablate.<name>` is a module that calls `register`, or an object that `adapt` converts.
 
+    With an `index`, names are known before anything is imported, and each component is imported
+    when it is first used. An entry point is then a component; one of the index has precedence.
+
     Args:
         name: name of the registry.
         modules: modules and packages with the registry's own components.
         adapt: converts (name of an entry point, its object) to a component.
+        index: the registry's own components by name, each as `module:object`.
     """
 
     def __init__(
-        self, name: str, *modules: str, adapt: Callable[[str, Any], T] | None = None
+        self,
+        name: str,
+        *modules: str,
+        adapt: Callable[[str, Any], T] | None = None,
+        index: Mapping[str, str] | None = None,
     ) -> None:
-        self.name, self.adapt = name, adapt
+        self.name, self.adapt, self.index = name, adapt, dict(index or {})
         self._modules = modules
+        self._entries: dict[str, EntryPoint] = {}  # of a registry with an index
         self._components: dict[str, T] = {}
         self._loaded = False
 
@@ -158,8 +167,13 @@ class Registry(Generic[T]):
             package = import_module(name)
             for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
                 import_module(f"{name}.{module}")
-        entries = load_entry_points().select(group=f"ablate.{self.name}")
-        for entry in sorted(entries, key=lambda entry: str(entry.name)):
+        group = f"ablate.{self.name}"
+        entries = sorted(load_entry_points().select(group=group), key=lambda entry: str(entry.name))
+        if self.index:
+            own = {name: EntryPoint(name, target, group) for name, target in self.index.items()}
+            self._entries = own | {entry.name: entry for entry in entries} | own
+            return
+        for entry in entries:
             target = entry.load()
             # a module that registers components when it is imported needs no adaptation
             has_registered = isinstance(target, ModuleType) and any(
@@ -171,16 +185,24 @@ class Registry(Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         self.load()
+        if name in self._entries and name not in self._components:
+            self._components[name] = self._entries[name].load()
         return self._components[name]
 
     def get(self, name: str) -> T | None:
         """Return a component, or None if the name is unknown."""
-        self.load()
-        return self._components.get(name)
+        if name not in self:
+            return None
+        return self[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over names: first components of `_modules`, in that order, then others sorted."""
+        """Iterate over names: first components of `_modules`, in that order, then others sorted.
+
+        With an index, its names come first.
+        """
         self.load()
+        if self.index:
+            return iter(self._entries)
         module_of = {name: component.__module__ for name, component in self._components.items()}
         first = [name for name, module in module_of.items() if module in self._modules]
         first.sort(key=lambda name: self._modules.index(module_of[name]))
@@ -188,7 +210,7 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         self.load()
-        return name in self._components
+        return name in self._entries or name in self._components
 
 
 def _find_origin(component: Any) -> tuple[str, str]:
