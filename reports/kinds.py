@@ -9,7 +9,7 @@ returns a `DrawnFigure`. Names are listed without importing their modules, which
 from collections.abc import Callable
 from typing import Any
 
-from trainables.config.registry import Registry
+from trainables.words.registry import Registry
 
 TABLES: Registry[Callable[..., Any]] = Registry(
     "tables",

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_allow_partial, add_grey_range, read_grey_range
-from ablate.values.errors import join_words, suggest_nearest
-from ablate.values.terminal import print_text, show_progress
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import require_cache
 from trainables.data.files.data_set_markers import (
@@ -20,8 +18,10 @@ from trainables.data.files.data_set_markers import (
     locate_root,
 )
 from trainables.data.files.hashes import forget_hashes
-from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words, suggest_nearest
+from trainables.words.terminal import print_text, show_progress
 
 if TYPE_CHECKING:
     from trainables.data.dataset import Dataset, DataSource

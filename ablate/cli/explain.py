@@ -22,11 +22,11 @@ from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell
 from ablate.samplers.sampling import get_sampler_name
-from ablate.values.paths import flatten_paths
-from ablate.values.terminal import print_text
 from reports.frame import list_objectives
 from reports.stats.power import POWER
 from reports.tables.labels import format_level
+from trainables.words.paths import flatten_paths
+from trainables.words.terminal import print_text
 
 if TYPE_CHECKING:
     from ablate.engine.work_estimate import Preview

@@ -15,11 +15,11 @@ from collections.abc import Callable, Container, Sequence
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.values.terminal import make_streams_tolerant, print_text, to_one_line
-from reports.uri import has_secret, redact_all_uris
-from trainables.config.registry import Registry
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_option
+from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
+from trainables.words.secrets import has_secret, redact_all_uris
+from trainables.words.terminal import make_streams_tolerant, print_text, to_one_line
+from trainables.words.texts import check_option
 
 MENU = {  # command → its module, and what --help says of it
     "demo": (
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
-    from reports.errors import ReportError
+    from trainables.words.errors import ReportError
 
     try:
         check_arguments(args)

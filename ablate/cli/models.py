@@ -24,10 +24,11 @@ from ablate.cli.options import (
     parse_positive,
     read_grey_range,
 )
-from ablate.values.terminal import print_text, show_progress
 from trainables.core.trial_folder import EXPORT, TRIALS
-from trainables.errors import ConfigError, TrialFailure
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.metrics import PER_EPOCH
+from trainables.words.terminal import print_text, show_progress
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from trainables.core.export import EmbeddedFolder, Model
 
-METRICS = ("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "map_at_r", "map")
+METRICS = (*(name for name in PER_EPOCH if name != "r_precision"), "map")
 IMAGE_SIZE = 224
 LEGEND = """
 Shares are in per cent.
@@ -77,12 +78,12 @@ def run_evaluate(args: argparse.Namespace) -> int:
     """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
     import pandas as pd
 
-    from ablate.values.errors import check_known, describe_unknown_metric
     from trainables.core.model_evaluation import build_data_config, evaluate_model
     from trainables.data.cache import require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
     from trainables.machine.cache_folder import locate_default_cache
+    from trainables.words.messages import check_known, describe_unknown_metric
 
     # check all input before anything is evaluated
     for name in args.metrics:
@@ -159,7 +160,7 @@ def _format_table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a table with aligned columns, shares in per cent, and the legend."""
     import pandas as pd
 
-    from reports.tables.labels import find_metric
+    from trainables.words.metrics import find_metric
 
     table = pd.DataFrame(rows).drop(columns="fingerprint").astype({"trained": "Int64"})
     shares = [name for name in table.columns if find_metric(name).unit == "%"]
@@ -188,7 +189,7 @@ def run_embed(args: argparse.Namespace) -> int:
     import torch
 
     from trainables.core.pictures import list_pictures
-    from trainables.machine.files import write_atomically
+    from trainables.words.files import write_atomically
 
     # check all input before the pictures are read
     to = check_new_file(args.to, "--to")

@@ -18,13 +18,13 @@ from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.recipes import list_recipes, read_recipe
 from ablate.spec.yaml_loader import load_text
-from ablate.values.errors import check_known, join_words, suggest_nearest
-from ablate.values.terminal import print_text
 from trainables.config.images import DataConfig
-from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
-from trainables.machine.files import write_atomically
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
+from trainables.words.messages import check_known, join_words, suggest_nearest
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 GOALS = {
     "tune": "search the method's settings, and read the best on test classes",

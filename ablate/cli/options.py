@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ablate.values.canonical import MAX_SEED, MAX_SEEDS
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from ablate.designs.parts import MAX_SEED, MAX_SEEDS
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     from ablate.api import Options

@@ -19,9 +19,9 @@ from ablate.cli.options import (
     load_spec,
     parse_positive,
 )
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
+from trainables.words.texts import expand_user_path
 
 EXPORT_NOTES = {
     "known": "trials are finished already",

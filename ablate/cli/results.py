@@ -15,12 +15,13 @@ from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics, find_best
 from ablate.storage.store import ENV
 from ablate.tracking.store import Store, build_client_uri
-from ablate.values.errors import describe_unknown_metric
-from ablate.values.paths import find_varied_paths, get_at, has_path
-from ablate.values.terminal import print_text, to_one_line
-from reports.tables.labels import format_level, is_lower_better
-from reports.uri import find_server_address
-from trainables.errors import ConfigError
+from reports.tables.labels import format_level
+from trainables.words.errors import ConfigError
+from trainables.words.messages import describe_unknown_metric
+from trainables.words.metrics import is_lower_better
+from trainables.words.paths import find_varied_paths, get_at, has_path
+from trainables.words.secrets import find_server_address
+from trainables.words.terminal import print_text, to_one_line
 
 
 def add_trials(command: argparse.ArgumentParser) -> None:

@@ -20,12 +20,12 @@ from ablate.cli.options import (
     load_spec,
     locate_ledger,
 )
+from ablate.designs.layers import overlay_mappings
 from ablate.spec.recipes import FOLDER
 from ablate.tracking.store import format_command_line
-from ablate.values.layers import overlay_mappings
-from ablate.values.paths import expand_paths
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.paths import expand_paths
+from trainables.words.terminal import print_text
 
 if TYPE_CHECKING:
     from ablate.api import Options

@@ -11,15 +11,15 @@ from typing import Any
 
 from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger, parse_positive
 from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, silence_mlflow
-from ablate.values.child_processes import (
+from trainables.words.environment import (
     PYTHON,
     TRACKING,
     add_import_paths,
     build_public_environment,
 )
-from ablate.values.terminal import print_text
-from reports.uri import SERVED, find_server_address
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import SERVED, find_server_address
+from trainables.words.terminal import print_text
 
 HOST = "127.0.0.1"
 # What a browser on this machine calls it, with any port (of a tunnel). A web page could let a name

@@ -30,13 +30,13 @@ from ablate.ledger.records import Records
 from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
-from ablate.values.child_processes import build_public_environment
-from ablate.values.terminal import print_text, to_one_line
 from reports.frame import list_objectives
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
 from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.processes import count_cores
+from trainables.words.environment import build_public_environment
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text, to_one_line
 
 PACKAGES = (
     *("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy", "pandas"),

@@ -21,10 +21,10 @@ from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
 from ablate.submission.record import QueryError, Submission, find_current
-from ablate.values.terminal import print_text, to_one_line
 from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.terminal import print_text, to_one_line
 
 MAX_TRIALS, MAX_REASONS = 8, 5  # printed of each sweep
 FOLLOW_SECONDS = 0.5

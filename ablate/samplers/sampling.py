@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
-from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 Direction = Literal["maximize", "minimize"]
 

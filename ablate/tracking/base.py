@@ -22,8 +22,8 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_sweep_trials
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from trainables.backbones.pixels import Pixels
-from trainables.config.registry import Registry
+from trainables.words.registry import Registry
 
 BACKBONES: "Registry[type[OwnModel]]" = Registry(
     "backbones",

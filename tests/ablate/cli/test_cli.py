@@ -32,8 +32,8 @@ from ablate.spec.model import Resources
 from ablate.tracking.sync import MlflowTracker
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST = Request(1, 0, "cpu")

@@ -30,7 +30,7 @@ from reports.stats.comparison_rule import (
 )
 from reports.stats.paired import Difference
 from reports.stats.rules.dunnett_and_t import compute_least_correlation
-from trainables.config import registry
+from trainables.words import registry
 
 RULES = ("pooled_or_holm", "dunnett_and_t", "holm_t")
 ALPHA = 0.05
