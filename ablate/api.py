@@ -129,10 +129,9 @@ def prepare(
     Raises:
         ConfigError: the spec, the data or the machine has a fault.
     """
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.evaluation.metric import METRIC_REGISTRY
     from trainables.evaluation.metrics import EVALUATOR
-    from trainables.machine.cache_folder import locate_default_cache
 
     loaded = spec
     if not isinstance(loaded, LoadedSpec):

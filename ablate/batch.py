@@ -29,7 +29,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full, is_full
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.sweep.queue import build_training_job
+from ablate.sweep.trial_queue import build_training_job
 from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.jobs.batch.files import (

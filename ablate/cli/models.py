@@ -79,10 +79,9 @@ def run_evaluate(args: argparse.Namespace) -> int:
     import pandas as pd
 
     from trainables.core.model_evaluation import build_data_config, evaluate_model
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
-    from trainables.machine.cache_folder import locate_default_cache
     from trainables.words.messages import check_known, describe_unknown_metric
 
     # check all input before anything is evaluated
@@ -298,7 +297,7 @@ def add_backbones(command: argparse.ArgumentParser) -> None:
 def run_backbones(args: argparse.Namespace) -> int:
     """List backbones, or list and fetch the missing weights of a spec; return an exit code."""
     if args.spec is None:
-        from trainables.backbones.paper_models import list_backbones
+        from trainables.backbones.weights import list_backbones
 
         if args.fetch:
             raise ConfigError("--fetch", "--fetch needs a spec", "Name a YAML file as SPEC")

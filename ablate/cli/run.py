@@ -205,7 +205,7 @@ def add_plan(command: argparse.ArgumentParser) -> None:
 def show_plan(args: argparse.Namespace) -> int:
     """Print the plan of a spec as `ablate run --plan` does, or the JSON Schema of specs."""
     if args.schema:
-        from ablate.spec.json_schema import build_json_schema
+        from ablate.spec.model import build_json_schema
 
         print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0

@@ -32,7 +32,7 @@ from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
 from reports.frame import list_objectives
 from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 from trainables.machine.processes import count_cores
 from trainables.words.environment import build_public_environment
 from trainables.words.errors import ConfigError

@@ -30,7 +30,7 @@ from ablate.plan.resolve import list_default_settings
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.storage.ledger_backup import LedgerBackup
 from ablate.storage.store import Storage
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.required_inputs import has_undecided_weights
 from ablate.tracking.base import EndStatus
 from ablate.tracking.sync import MlflowTracker
@@ -77,7 +77,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
             jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        dispatch = JobScheduler(
+        dispatch = JobQueue(
             settings.begin_sweep(plan, ledger),
             ledger,
             owner,
@@ -117,7 +117,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, incomplete_trackers=tuple(incomplete_trackers), same=tuple(accepted))
 
 
-def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> list[TrackerThread]:
+def _start_trackers(plan: Plan, settings: Settings, dispatch: JobQueue) -> list[TrackerThread]:
     """Start a thread for each tracker, and notify it of trials that change; MLflow's is the last.
 
     MLflow's thread imports MLflow while Ray starts.
@@ -158,9 +158,7 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
     return backup
 
 
-def _build_outcome(
-    plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
-) -> Outcome:
+def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, broken: str) -> Outcome:
     """Return how a run ended, and how many cells of each study are missing or failed.
 
     `interrupted` is the signal that stopped the run, `broken` says why Ray could not continue.
@@ -187,7 +185,7 @@ def _build_outcome(
 
 
 def _run_ray_tune(
-    plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
+    plan: Plan, settings: Settings, dispatch: JobQueue, checkpoints: TrialCheckpoints | None
 ) -> tuple[int | None, str]:
     """Run Ray Tune; return (the signal that stopped it or None, why Ray failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"

@@ -9,7 +9,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell, Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.request import Job
@@ -58,7 +58,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
 
     with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, interrupt):
         progression, jobs = settings.begin_sweep(plan, ledger), settings.build_job_settings(plan)
-        dispatch = JobScheduler(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
+        dispatch = JobQueue(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
         for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
             print_text(f"results of another version of the code are accepted: {line}")
@@ -84,7 +84,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
             dispatch.interrupt_all("stopped in the foreground")
 
 
-def _run_job(dispatch: JobScheduler, job: Job, settings: Settings) -> int:
+def _run_job(dispatch: JobQueue, job: Job, settings: Settings) -> int:
     """Run a job in this process, print and record its events, and return the exit code."""
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)

@@ -11,7 +11,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobSettings
+from ablate.sweep.trial_queue import JobSettings
 from ablate.tracking.base import TrialTracker
 from ablate.tracking.sync import MlflowTracker
 from trainables.core.runtime import Runtime

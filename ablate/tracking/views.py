@@ -109,7 +109,7 @@ def _compute_views(
     trials: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
 ) -> None:
     """Compute views of trained models in a subprocess, and warn of each view that failed."""
-    from trainables.machine.cache_folder import locate_default_cache
+    from trainables.data.cache import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
     request = Request(trials, device, threads, locate_default_cache().resolve())

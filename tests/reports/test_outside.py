@@ -39,7 +39,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from ablate.spec.json_schema import build_json_schema
+from ablate.spec.model import build_json_schema
 from reports.kinds import FIGURES
 from reports.recipe import Figure, Table
 from reports.tables.build import build_table

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from trainables.backbones.backbone import Backbone
-from trainables.backbones.grad_cache import GradCacheRunner
-from trainables.backbones.memory import check_parts, synchronize_batch_norms
+from trainables.backbones.memory import GradCacheRunner, check_parts, synchronize_batch_norms
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer

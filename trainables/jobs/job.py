@@ -21,7 +21,7 @@ from trainables.evaluation.tasks import get_task
 from trainables.jobs.distributed import train_together
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
-from trainables.machine.peak_memory import PeakMemory
+from trainables.machine.devices import PeakMemory
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError, TrialFailure
 from trainables.words.files import join_inside, write_json

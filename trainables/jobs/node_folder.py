@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
+from trainables.data.cache import locate_default_cache
 from trainables.jobs.request import Job, Payload, Storage
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.machine.processes import host_name
 from trainables.words.files import join_inside
 

@@ -27,7 +27,7 @@ from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import create_ray_folder
 from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from reports.frame import GIVEN_UP
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
@@ -170,7 +170,7 @@ class Supervisor:
         machine_faults: of each unfinished trial, how often the machine ended it.
     """
 
-    dispatch: JobScheduler
+    dispatch: JobQueue
     address: str | None
     request: Request
     folder: Path

@@ -1,7 +1,7 @@
 """Run one `Tuner.fit()` for the whole sweep.
 
 Searcher, callback and stopper only pass messages between Ray Tune and the driver, which has the
-`JobScheduler` (`ablate/engine/ray/pipe.py`). A job travels as text in the trial's configuration,
+`JobQueue` (`ablate/engine/ray/pipe.py`). A job travels as text in the trial's configuration,
 and its events come back as results.
 """
 

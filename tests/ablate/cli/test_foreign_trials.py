@@ -13,7 +13,7 @@ from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.storage.checkpoints import TrialCheckpoints, fetch_weights
 from ablate.storage.store import Storage
-from ablate.sweep.queue import JobSettings
+from ablate.sweep.trial_queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain

@@ -12,8 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.spec.json_schema import build_json_schema
-from ablate.spec.model import Spec
+from ablate.spec.model import Spec, build_json_schema
 from reports.kinds import FIGURES, find_figure_options
 from tests.ablate.reference.docstrings import meaning, models, prose, summary
 from tests.ablate.reference.markdown import cell, code, link, table

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 from trainables.words.errors import ConfigError
 from trainables.words.texts import expand_user_path
 

@@ -25,7 +25,7 @@ from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
 from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.augment import cut_eval_images
-from trainables.data.images import Reader as ImageReader
+from trainables.data.images import ImageReader
 from trainables.data.splits import load_splits
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
