@@ -13,14 +13,13 @@ import pytest
 import torch
 
 import ablate
+from ablate.backends.this_process import run_cell
 from ablate.cli import upkeep
 from ablate.cli.main import COMMANDS, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
-from ablate.engine import driver
-from ablate.engine.foreground import run_cell
+from ablate.engine import driver, resources
 from ablate.engine.progress import ProgressDisplay, build_study_rows
-from ablate.engine.ray import resources
-from ablate.engine.ray.resources import (
+from ablate.engine.resources import (
     Request,
     check_nodes,
     count_fitting,
