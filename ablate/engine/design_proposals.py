@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.engine.preflight import preview_progression
-from ablate.engine.ray.resources import count_fitting_here
+from ablate.engine.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan

@@ -26,7 +26,7 @@ from ablate.engine.preflight import (
     preview_data,
     preview_progression,
 )
-from ablate.engine.ray.resources import count_fitting_here
+from ablate.engine.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.records import Records

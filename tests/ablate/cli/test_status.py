@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from ablate.backends.ray import supervisor
 from ablate.cli.main import main
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_drivers
 from ablate.engine.progress import NodeList, build_study_rows, list_running_trials
-from ablate.engine.ray import supervisor
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.owner import Owner
 from ablate.sweep.job_queue import JobQueue

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from ablate.backends.this_process import find_cell
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import _build_outcome
-from ablate.engine.foreground import find_cell
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
 from ablate.plan.plan import Plan

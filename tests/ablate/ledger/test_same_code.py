@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ablate.batch import export_cells
+from ablate.backends.batch_file import export_cells
+from ablate.backends.this_process import run_cell
 from ablate.engine.driver import run_plan
-from ablate.engine.foreground import run_cell
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger
@@ -22,7 +22,7 @@ from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
-from tests.ablate.batch.sweeps import synthetic_settings
+from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.engine.foreground import find_cell
+from ablate.backends.this_process import find_cell
 from ablate.ledger.owner import Owner
 from ablate.sweep import trial_queue
 from tests.ablate import specs, synthetic
