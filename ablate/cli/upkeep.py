@@ -31,7 +31,7 @@ from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
 from reports.frame import list_objectives
-from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.data.cache import locate_default_cache
 from trainables.machine.processes import count_cores
 from trainables.words.environment import build_public_environment

@@ -15,7 +15,7 @@ from ablate.ledger.records import Records
 from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
 from reports.frame import list_objectives
 from reports.pages.csv_table import escape_formula
-from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
+from trainables.core.runtime import EXPORT, TRIALS, locate_trial_folder
 from trainables.words.errors import ConfigError
 from trainables.words.messages import check_known
 from trainables.words.metrics import ACCURACIES, SELECTING, MetricName

@@ -12,7 +12,7 @@ from ablate.ledger.limits import Limits
 from ablate.plan.plan import Cell, Plan
 from ablate.search.sampling import ObservedTrial
 from ablate.search.scheduling import STOP, WAIT, Decision, LearningCurve, SchedulerBase
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import locate_trial_folder
 from trainables.jobs.request import Fold, Job
 from trainables.words.files import join_inside
 

@@ -17,7 +17,7 @@ from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings
 from trainables.core.runtime import Runtime
-from trainables.jobs.attempt import Attempt
+from trainables.jobs.locked_job import LockedJob
 
 Choose = Callable[[list[str]], str]
 RUNNER = "tests.ablate.synthetic:run_job"
@@ -86,6 +86,6 @@ def epochs_trained(scheduler: Any) -> dict[str, int]:
 
 
 def finish(scheduler: Any, trial_id: str) -> None:
-    attempt = Attempt(scheduler.running[trial_id], scheduler.settings.runner, clean=True)
+    attempt = LockedJob(scheduler.running[trial_id], scheduler.settings.runner, clean=True)
     scheduler.record_events(trial_id, attempt.receive_events(60.0))
     attempt.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG
+from trainables.core.runtime import CHECKPOINTS, LOCK, LOG
 from trainables.jobs.request import Job
 from trainables.machine.processes import Watch, feed_watchdog
 from trainables.words.errors import ConfigError, TrialFailure
@@ -61,7 +61,7 @@ def count_equal_errors(
     return stopped
 
 
-class Attempt:
+class LockedJob:
     """Run a job in its trial folder, locked against other processes.
 
     Args:

@@ -1,8 +1,8 @@
 """A trained model's embeddings of one split, and the registry of what figures compute from them.
 
-The data of a figure of a model are computed by one function in `VIEWS`, which takes an `Embedded`
-and the figure's options and returns JSON-able values. `reports/figures/models.py` draws them.
-Packages outside register functions by the entry point `ablate.views`.
+The data of a figure of a model are computed by one function in `VIEWS`, which takes an
+`EmbeddedSplit` and the figure's options and returns JSON-able values. `reports/figures/models.py`
+draws them. Packages outside register functions by the entry point `ablate.views`.
 """
 
 import base64
@@ -21,10 +21,9 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
-from trainables.core.trial_folder import CONFIG, RESULT
+from trainables.core.runtime import CONFIG, RESULT
 from trainables.data.augment import cut_eval_images
 from trainables.data.images import ImageReader
 from trainables.data.splits import load_splits
@@ -34,6 +33,7 @@ from trainables.streams import create_generator
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 from trainables.words.files import join_inside
+from trainables.words.registry import Registry
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
 BLOCK = 256  # queries that are compared at once
@@ -41,7 +41,7 @@ THUMBNAIL_SIDE = 72  # pixels of a thumbnail's long side
 JPEG_QUALITY = 80
 
 
-class Reader:
+class TrialModel:
     """The model in a finished trial's folder, in evaluation mode."""
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
@@ -61,12 +61,12 @@ class Reader:
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
         load_weights(parts.network, export)
         self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._splits: dict[str, Embedded] = {}  # the splits embedded so far
+        self._splits: dict[str, EmbeddedSplit] = {}  # the splits embedded so far
 
-    def embed_split(self, name: str) -> "Embedded":
+    def embed_split(self, name: str) -> "EmbeddedSplit":
         """Return a split of the trial, embedded at its first use."""
         if name not in self._splits:
-            self._splits[name] = Embedded(self, name)
+            self._splits[name] = EmbeddedSplit(self, name)
         return self._splits[name]
 
     def read_view(self, view: View) -> dict[str, Any]:
@@ -81,14 +81,14 @@ class Reader:
         return header | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)
 
 
-class Embedded:
+class EmbeddedSplit:
     """One split of a trained model, with N images, whose positions count from 0.
 
     Queries are compared with the gallery, which begins at `gallery_start`. In a split without
     queries of its own each image is a query, and all others are its gallery.
     """
 
-    def __init__(self, model: Reader, name: str) -> None:
+    def __init__(self, model: TrialModel, name: str) -> None:
         self.model, self.subset = model, model.splits[name]
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.flows.flow import Flow, FlowConfig, soft_clamp
+from trainables.methods.flow import Flow, FlowConfig, soft_clamp
 
 KINDS = ["realnvp", "nice", "glow"]
-GOLDEN = Path(__file__).parent / "golden.json"
+GOLDEN = Path(__file__).parent / "flows.json"
 
 
 def flow_of(dim: int = 6, condition_dim: int = 0, **options: Any) -> Flow:
@@ -211,7 +211,7 @@ def measured(kind: str) -> dict[str, float]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_golden_values(kind: str) -> None:
     """Other numbers: raise the REVISION of every method that has a flow, then
-    `python -m tests.trainables.flows.test_flows`."""
+    `python -m tests.trainables.methods.test_flows`."""
     known = json.loads(GOLDEN.read_text())
     assert measured(kind) == pytest.approx(known[kind], rel=1e-9)
 
