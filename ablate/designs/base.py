@@ -52,9 +52,10 @@ SPLIT_SHIFT = 100_000  # of the seeds from one split to the next
 class SampledDesign(Sampling, Protocol):
     """A study whose cells a sampler proposes, `round` at a time."""
 
-    trials: int
-    round: int | Literal["asynchronous"]
-
+    @property
+    def trials(self) -> int: ...
+    @property
+    def round(self) -> int | Literal["asynchronous"]: ...
     @property
     def asynchronous(self) -> bool: ...
 

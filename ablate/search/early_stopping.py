@@ -56,7 +56,7 @@ class Halving(SchedulerBase):
             goals = {i: min(rung, entries[i].epochs) for i in alive}
             below = {i: goal for i, goal in goals.items() if entries[i].epochs_trained < goal}
             if below:
-                return dict.fromkeys(alive, WAIT) | below
+                return {i: below.get(i, WAIT) for i in alive}
             # keep the best cells, at least one
             alive = rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]
         return {}

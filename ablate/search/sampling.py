@@ -105,11 +105,14 @@ class Sampling(Protocol):
         directions: one for each objective.
     """
 
-    sampler: Any
-    space: Space
-    startup: int
-    population: int | None
-
+    @property
+    def sampler(self) -> Any: ...
+    @property
+    def space(self) -> Space: ...
+    @property
+    def startup(self) -> int: ...
+    @property
+    def population(self) -> int | None: ...
     @property
     def directions(self) -> tuple[Direction, ...]: ...
 

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -43,9 +43,8 @@ _BEGIN = {"null": ["~", "n", "N", ""], "bool": "tTfF", "int": "-+0123456789"}  #
 class _Loader(yaml.SafeLoader):
     """Resolve scalars by the core schema of YAML 1.2, and merge keys (`<<`)."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}  # without those of YAML 1.1
 
-
+_Loader.yaml_implicit_resolvers = {}  # without those of YAML 1.1
 _Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
 for _name, _pattern in _SCALARS.items():
     _Loader.add_implicit_resolver(_TAG + _name, _pattern, list(_BEGIN.get(_name, "-+.0123456789")))
