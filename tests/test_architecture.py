@@ -33,7 +33,8 @@ ablate.plan
 ablate.spec
 ablate.designs
 ablate.storage
-ablate.ledger           ablate.samplers      ablate.schedulers
+ablate.results
+ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
 ablate.values
 
 reports.readme

@@ -6,7 +6,7 @@ from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
-from ablate.ledger.results import find_best
+from ablate.results import find_best, read_frame
 from ablate.values.terminal import print_text
 
 
@@ -21,6 +21,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the best configuration of a study, or of all studies, as a spec in YAML."""
     path = locate_ledger(args.out)
     with Records(path) as records:
-        sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        print_text(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
+        frame = read_frame(records, find_sweep(records, args.sweep, "SWEEP"))
+    print_text(find_best(frame, args.study, path.parent).yaml, end="")
     return 0

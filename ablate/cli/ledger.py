@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
         return import_batch_folder(args, path.parent)
     if args.action == "export":
-        from ablate.ledger.results import export_table
+        from ablate.results import export_table
 
         export_table(path, args.name, None if args.to is None else Path(args.to))
         return 0

@@ -1,13 +1,13 @@
 """`ablate trials`: print a line for each trial of a sweep."""
 
 import argparse
-from math import inf
+from math import inf, isnan
 
 from ablate.cli.locate import locate_ledger
 from ablate.cli.options import add_out, add_sweep_name
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.ledger.results import collect_metrics
+from ablate.results import read_frame
 from ablate.values.errors import describe_unknown_metric
 from ablate.values.paths import find_varied_paths, get_at, has_path
 from ablate.values.terminal import print_text, to_one_line
@@ -31,23 +31,23 @@ def run(args: argparse.Namespace) -> int:
     """Print a line for each trial of a sweep: id, status, cell, metric, settings and failure."""
     with Records(locate_ledger(args.out)) as records:
         sweep_id = queries.find_sweep(records, args.sweep, "SWEEP")
-        metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
-        rows = [
-            row | {"metrics": collect_metrics(records, row["trial_id"])}
-            for row in queries.list_sweep_trials(records, sweep_id)
-        ]
+        frame, rows = read_frame(records, sweep_id), queries.list_sweep_trials(records, sweep_id)
+    metric, table = args.sort or frame.main_objective, frame.trials.set_index("trial_id")
+    values = {}
+    if metric in frame.metrics:
+        values = {trial: value for trial, value in table[metric].items() if not isnan(value)}
     if args.sort:
-        metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-        if metric not in metric_names:
+        if metric not in frame.metrics:
+            metric_names = [name for name in frame.metrics if "/" in name]
             raise ConfigError("--sort", *describe_unknown_metric(metric, metric_names))
         sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
-        rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
+        rows.sort(key=lambda row: sign * values.get(row["trial_id"], sign * inf))
     varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
     for row in rows:
         if args.status not in (None, row["status"]):
             continue
         line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
-        if (value := row["metrics"].get(metric)) is not None:
+        if (value := values.get(row["trial_id"])) is not None:
             line += f"  {metric} {value:.4f}"
         for path in varied_paths:
             if has_path(row["config"], path):
