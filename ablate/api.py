@@ -20,9 +20,10 @@ from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
-from ablate.values.terminal import show_progress
 from reports.frame import Frame
-from trainables.machine.texts import check_values
+from trainables.words.metrics import is_listed
+from trainables.words.terminal import show_progress
+from trainables.words.texts import check_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,11 +159,12 @@ def prepare(
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(), show_progress():
         plan = build_checked_plan(loaded, options, fingerprint, cache, needs_data=runs)
-    # record what a report cannot find out: the order of studies, and metrics of other packages
+    # record what a report cannot find out: the order of studies, and metrics that no table has
     study_order, foreign_metrics = list(plan.spec.studies), {}
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
-        if not metric.is_own:
-            foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
+        if not is_listed(metric.name):
+            facts = {"unit": metric.unit, "direction": metric.direction, "label": metric.label}
+            foreign_metrics[metric.name] = facts
     settings = Settings(
         out=options.folder,
         cache=cache,

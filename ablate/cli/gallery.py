@@ -15,7 +15,7 @@ from PIL import Image
 
 from trainables.data.decode import Picture, decode_picture, map_ahead
 from trainables.data.greys import Range
-from trainables.machine.texts import escape_control_characters
+from trainables.words.texts import escape_control_characters
 
 if TYPE_CHECKING:
     from trainables.core.export import EmbeddedFolder, Model

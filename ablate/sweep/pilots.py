@@ -23,7 +23,7 @@ from reports.stats.variance import (
 )
 from reports.tables.advice import advise_on_row
 from reports.tables.class_values import ClassValues, average_records, build_class_rule
-from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from ablate.designs.promote import to_promoted_point
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
-from ablate.values.paths import get_at, has_path
 from reports.best import average_values, rank_cells
+from trainables.words.paths import get_at, has_path
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from reports.recipe import Figure
 from reports.stats.ranks import LEVEL, Ranking, rank_methods
 from reports.tables import labels
 from reports.tables.cells import NEUTRAL, describe_metric, find_sign, summarize_cells
+from trainables.words.metrics import format_metric_label
 
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
@@ -69,7 +70,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in complete]:
         caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
     title = labels.replace_greek_names(recipe.title)
-    title = title or f"Mean ranks by {labels.format_metric_label(metric)}"
+    title = title or f"Mean ranks by {format_metric_label(metric)}"
     drawing = _draw_rank_diagram(levels, ranking, title)
     key = f"ranks_{study}_{factor}_{metric}"
     return plot.build_figure(recipe, cells, drawing, title=title, caption=caption, key=key)

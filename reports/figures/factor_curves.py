@@ -11,6 +11,7 @@ from reports.recipe import FactorCurves, to_level_name
 from reports.stats.describe import summarize, t_interval
 from reports.tables import labels
 from reports.tables.cells import complete_coordinates, find_protocol, group_by_seed
+from trainables.words.metrics import display_scale, format_metric_label
 
 DECADE = 10.0
 
@@ -33,7 +34,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     import pandas as pd
 
     metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
-    metric_label = labels.format_metric_label(metric)
+    metric_label = format_metric_label(metric)
     cells = [_select_factor_cells(frame, study, recipe) for study in recipe.studies]
     prefixes = recipe.studies if len(cells) > 1 else [""]
     lines: list[Line] = []
@@ -131,7 +132,7 @@ def collect_lines(cells: DataFrame, recipe: FactorCurves, prefix: str = "") -> l
 
 def _build_line(cells: DataFrame, metric: str, label: str) -> Line:
     """Return the line of a metric's mean and 95 % interval at each level of x with a result."""
-    scale = labels.display_scale(metric)
+    scale = display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []
     for x in plot.sort_levels(list(cells["x"])):
         rows = cells[[value == x for value in cells["x"]]]

@@ -7,6 +7,7 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.tables import labels
 from reports.tables.cells import collect_trials, describe_metric, find_sign, run_ids
+from trainables.words.metrics import display_scale, format_metric_label
 
 
 @plot.use_report_style()
@@ -16,7 +17,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     Trials without a result are crosses on the axis.
     """
     cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
-    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
+    trials, factor = collect_trials(cells, metric), display_scale(metric)
     sign = find_sign(frame, recipe.study, metric)
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
@@ -42,7 +43,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         zeros = [0.0] * len(trials.lost)
         axes.plot(trials.lost, zeros, "x", clip_on=False, markersize=6, **crosses)
     axes.locator_params(axis="x", integer=True)
-    axes.set(xlabel="trial", ylabel=labels.format_metric_label(metric))
+    axes.set(xlabel="trial", ylabel=format_metric_label(metric))
     axes.grid()
     caption = (
         f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "

@@ -20,6 +20,7 @@ from reports.stats.factorial import Effect
 from reports.tables import labels
 from reports.tables.cells import Cells, Levels, find_protocol
 from reports.tables.effects import StudyFactorial, fit_study
+from trainables.words.metrics import display_scale, format_metric_label, is_share
 
 Mean = tuple[float, float, float, int]  # mean, ends of its 95 % t interval (NaN for one seed), n
 
@@ -82,7 +83,7 @@ def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | No
     for coords, values in data:
         if all(coords.get(name, "") == level for name, level in levels.items()):
             for seed, value in values.items():
-                by_seed.setdefault(seed, []).append(value * labels.display_scale(metric))
+                by_seed.setdefault(seed, []).append(value * display_scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
     if (summary := summarize(means)) is None:
@@ -108,12 +109,12 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     spots: list[plot.Tooltip] = []
     for panel, pair in zip(panels, drawn_pairs, strict=True):
         spots += _draw_pair_panel(panel, pair, factorial.levels, metric)
-    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
+    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
     counts = [n for pair in drawn_pairs for *_, n in pair.means.values()]
     units = plot.name_units([cells])
     bars = f"; bars: 95 % t intervals over {units}" if max(counts, default=0) > 1 else ""
     caption = (
-        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
+        f"{format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
         f"factors and {plot.format_counts(counts, units)}{bars}. Parallel lines: no interaction. "
         "The size of the interaction is in the panel's title, as in the table of effects."
     )
@@ -164,6 +165,6 @@ def _format_effect(effect: Effect | None, metric: str) -> str:
     if effect.estimate is not None:  # both factors have two levels
         interval = effect.estimate, effect.low, effect.high
         return f"\neffect {labels.format_with_interval(*interval, metric, 2)}"
-    unit = " points" if labels.is_share(metric) else ""
-    spread = labels.format_number(effect.spread * labels.display_scale(metric), 2)
+    unit = " points" if is_share(metric) else ""
+    spread = labels.format_number(effect.spread * display_scale(metric), 2)
     return f"\nrange {spread}{unit}"

@@ -7,6 +7,7 @@ from reports.stats.ranks import spearman
 from reports.tables import labels
 from reports.tables.cells import find_protocol
 from reports.tables.promotion import Move, Promotion, find_promotion, list_moves, score_moves
+from trainables.words.metrics import display_scale, format_metric_label
 
 ROW = 0.26  # inches
 
@@ -42,12 +43,12 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         spots += _draw_promotion_panel(panel, study, origins[study], moves[study], metric)
     counts = [n for study_moves in moves.values() for *_, n in study_moves]
     ranked_by = " or ".join(
-        dict.fromkeys(labels.format_metric_label(promotion.by) for promotion in origins.values())
+        dict.fromkeys(format_metric_label(promotion.by) for promotion in origins.values())
     )
     units = plot.name_units(studies.values())
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
-        f"rank by {labels.format_metric_label(metric)} afterwards, {find_protocol(frame)}, "
+        f"rank by {format_metric_label(metric)} afterwards, {find_protocol(frame)}, "
         f"{plot.format_counts(counts, units)}; 1 is the best. Blue rose, orange fell. ρ: "
         "Spearman's rank correlation, 1 if both studies order the cells alike. Only the best cells "
         "of a source study are compared, whose values are close: over all its cells ρ may be "
@@ -80,8 +81,8 @@ def _draw_promotion_panel(
         if new_rank != old_rank:
             colour = plot.COLOURS[0] if new_rank < old_rank else plot.COLOURS[1]
         panel.plot([0, 1], [old_rank, new_rank], "-o", color=colour)
-        old = labels.format_number(before * labels.display_scale(promotion.by), 2)
-        new = labels.format_number(after * labels.display_scale(metric), 2)
+        old = labels.format_number(before * display_scale(promotion.by), 2)
+        new = labels.format_number(after * display_scale(metric), 2)
         panel.text(-0.06, old_rank, f"{cell}  {old}", ha="right", va="center")
         panel.text(1.06, new_rank, new, ha="left", va="center")
         text = f"{cell}: rank {old_rank:g} ({old}) → rank {new_rank:g} ({new})"

@@ -6,6 +6,7 @@ from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import find_protocol
 from reports.tables.effects import attribute_with_error, explain_attribution, fit_study
+from trainables.words.metrics import display_scale, format_difference_label
 
 
 class ShapleyOptions(plot.FigureOptions):
@@ -22,10 +23,10 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     factorial = fit_study(frame, cells, metric)
     attribution = attribute_with_error(factorial) if factorial.is_full else None
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
-    shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
+    shares, factor = attribution.values if attribution else {}, display_scale(metric)
     ranked = sorted(shares, key=lambda name: -shares[name])
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
-    panel.set_xlabel(f"Shapley value, {labels.format_difference_label(metric)}")
+    panel.set_xlabel(f"Shapley value, {format_difference_label(metric)}")
     spots = []
     if attribution is None:
         plot.draw_empty_message(panel, "no seed has every cell")

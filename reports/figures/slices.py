@@ -13,6 +13,7 @@ from reports.recipe import Figure
 from reports.tables import labels
 from reports.tables.cells import collect_trials, describe_metric, find_sign
 from reports.tables.importance import find_search_space
+from trainables.words.metrics import display_scale, format_metric_label
 
 
 class AxesOptions(plot.FigureOptions):
@@ -54,7 +55,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
 
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
-    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
+    trials, factor = collect_trials(cells, metric), display_scale(metric)
     title = labels.replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
     drawing, panels = plot.create_panel_grid(len(axes), 3, title, size, sharey=True)
@@ -101,7 +102,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
             value = f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
             text = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
             spots.append(plot.Tooltip(panel, at_x, at_y, text))
-    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
+    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
         f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "
         f"{plot.format_counts([item.result.n for item in trials.trials])} each, against each "

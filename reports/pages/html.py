@@ -12,9 +12,10 @@ from reports.pages.facts import collect_facts, collect_provenance, summarize_stu
 from reports.pages.figures import build_run_anchor, load_template, render_inline
 from reports.pages.verdict import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
-from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
+from reports.tables.labels import format_number, to_slug
 from reports.tables.model import AnyTable, TableData
-from reports.uri import build_sweep_path, find_server_address, redact_uri
+from trainables.words.metrics import display_scale, format_metric_label
+from trainables.words.secrets import build_sweep_path, find_server_address, redact_uri
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "

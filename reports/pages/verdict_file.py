@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.stats.paired import Difference
 from reports.tables.verdict import PrintedGain, Verdict
+from trainables.words.errors import ReportError
 
 VERSION = 1
 

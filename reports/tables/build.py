@@ -10,9 +10,10 @@ from reports.frame import DataFrame, Frame
 from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
 from reports.tables.comparison import put_primary_first
-from reports.tables.labels import is_share, to_slug
+from reports.tables.labels import to_slug
 from reports.tables.matrix import build_matrix
 from reports.tables.model import AnyTable, Sheet, TableData
+from trainables.words.metrics import is_share
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from reports.errors import ReportError
 from reports.frame import OTHER, DataFrame, Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
@@ -45,6 +44,7 @@ from reports.tables.cells import (
 from reports.tables.class_values import build_class_rule, collect_class_values
 from reports.tables.labels import format_level, is_baseline, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
+from trainables.words.errors import ReportError
 
 Levels = Mapping[str, Any]  # factor → level
 Values = Mapping[str, Mapping[int, float]]  # cell → seed → value

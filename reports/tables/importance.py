@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.importance import LEAST, compute_importances
 from reports.tables.cells import collect_trials, explain_protocol, find_sign
-from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
+from reports.tables.labels import format_coordinates, format_level, to_slug
 from reports.tables.model import Field, Sheet
+from trainables.words.errors import ReportError
+from trainables.words.metrics import format_metric_label
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
 MEANINGS = {

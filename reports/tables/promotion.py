@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.describe import summarize, t_interval
@@ -21,6 +20,8 @@ from reports.tables.cells import (
     run_ids,
 )
 from reports.tables.model import Field, Sheet
+from trainables.words.errors import ReportError
+from trainables.words.metrics import display_scale, format_metric_label
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
@@ -143,8 +144,8 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         title=recipe.title or recipe.study,
         headers=(
             *("rank", f"{source} cell", *labels.format_coordinates(names)),
-            f"{labels.format_metric_label(by)}, {source}",
-            *(f"{labels.format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
+            f"{format_metric_label(by)}, {source}",
+            *(f"{format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
         labels=2 + len(names),
@@ -158,7 +159,7 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
 def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, digits: int) -> str:
     """Write `61.31 [60.90, 61.72]`; one seed gives no interval."""
     text, *bounds = (
-        labels.format_number(value * labels.display_scale(metric), digits)
+        labels.format_number(value * display_scale(metric), digits)
         for value in (mean, *(ends or ()))
     )
     return f"{text} [{', '.join(bounds)}]" if bounds else text
@@ -168,7 +169,7 @@ def _explain_agreement(recipe: Table, promotion: Promotion, moves: list[Move]) -
     """Write a note on the rank correlation of the cells' means before and after promotion."""
     metric, source = recipe.metrics[0], promotion.source
     rho = spearman(*score_moves(moves, promotion))
-    before_label, after_label = map(labels.format_metric_label, (promotion.by, metric))
+    before_label, after_label = map(format_metric_label, (promotion.by, metric))
     subject = (
         f"Spearman's rank correlation of {before_label} in {source} and {after_label} in "
         f"{recipe.study}"

@@ -4,15 +4,15 @@
 
 The YAML file lists tables of sweeps:
 
-    picture: search_spaces/overview.svg
+    picture: docs/pictures/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
 The output is a forest plot, and the block of the Markdown file between `<!-- overview -->` and
 `<!-- end overview -->`. Paths are relative to the Markdown file. Numbers come from the
 `verdicts.json` of each sweep's report, of which `reports.readme` keeps a copy in
-`search_spaces/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`, whose
-best configuration is neutral.
+`search_spaces/results/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`,
+whose best configuration is neutral.
 """
 
 import re
@@ -26,7 +26,6 @@ from pathlib import Path
 import yaml
 from pydantic import Field as Setting
 
-from reports.errors import ReportError
 from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
@@ -34,10 +33,11 @@ from reports.pages.markup import format_pipe_table
 from reports.pages.verdict import explain_verdicts, format_call, format_scope
 from reports.pages.verdict_file import SweepVerdicts, read_verdicts
 from reports.recipe import RecipePart
-from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, Grid
 from reports.tables.questions import build_questions, format_difference, join_levels
 from reports.tables.verdict import Verdict
+from trainables.words.errors import ReportError
+from trainables.words.metrics import format_metric_label
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
 
@@ -64,7 +64,7 @@ class Overview(RecipePart):
     """
 
     picture: str
-    verdicts: str = "search_spaces/verdicts"
+    verdicts: str = "search_spaces/results/verdicts"
     comparisons: tuple[Comparison, ...] = Setting(min_length=1)
 
 

@@ -32,9 +32,9 @@ from trainables.backbones.weights import (
     load_tensors_into,
     load_weights,
 )
-from trainables.errors import ConfigError
 from trainables.machine.devices import to_full_precision
 from trainables.streams import seed_global_generator
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig

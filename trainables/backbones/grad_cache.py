@@ -29,8 +29,8 @@ import torch
 from torch import Tensor, nn
 
 from trainables.backbones.memory import find_batch_norms, hold_running_statistics
-from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
+from trainables.words.errors import ConfigError
 
 
 class _SplitBatch(NamedTuple):

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import build_on_meta
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @lru_cache(maxsize=64)  # a plan calls this for each of its trials

@@ -7,7 +7,7 @@ the network's order of channels.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig

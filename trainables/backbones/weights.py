@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import download_model, extract_first_line, has_download
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from trainables.config.registry import ComponentConfig, exclude_from_identity, store_as_none
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Interpolation = Literal["bilinear", "bicubic"]
 

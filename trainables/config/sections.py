@@ -5,7 +5,7 @@ exist. Fields marked `identity=False`, such as paths and block sizes, do not cha
 left out of the trial's id (`trainables/core/identity.py`).
 """
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,8 +18,12 @@ from trainables.config.registry import (
     exclude_from_identity,
     store_as_none,
 )
+from trainables.words.metrics import ACCURACIES, SELECTING
 
-SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
+if TYPE_CHECKING:
+    SelectedBy = str
+else:
+    SelectedBy = Literal[*SELECTING, *ACCURACIES]
 
 
 class TrainingConfig(ComponentConfig):

@@ -22,9 +22,9 @@ from trainables.data.decode import (
 from trainables.data.greys import DeepValues, Range, check_deep_values
 from trainables.data.images import Images
 from trainables.data.sets.folder import iterate_images
-from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
-from trainables.machine.texts import expand_user_path, find_unfit_character
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
+from trainables.words.texts import expand_user_path, find_unfit_character
 
 LOG = logging.getLogger(__name__)
 BATCH_BYTES = 2**28  # bytes of pixels at which a batch of files is handed on before it is full
@@ -112,7 +112,11 @@ class PictureFiles:
 
     def iterate_batches(self, size: int) -> Iterator[list[np.ndarray]]:
         """Yield the pixels [H, W, 3] of at most `size` pictures at once, of fewer large ones."""
-        batch, n_bytes, progress = list[np.ndarray](), 0, Progress("embedding", len(self.paths))
+        batch, n_bytes, progress = (
+            list[np.ndarray](),
+            0,
+            ImageProgress("embedding", len(self.paths)),
+        )
         results = map_ahead(self._read, (Picture(self.root / path) for path in self.paths))
         for number, (path, result) in enumerate(zip(self.paths, results, strict=True)):
             progress.update(number)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from trainables.errors import ConfigError
-from trainables.machine.files import sync_to_disk
+from trainables.words.errors import ConfigError
+from trainables.words.files import sync_to_disk
 
 # errors of a full or read-only disk, after which a caller may do without the cache
 UNWRITABLE = (

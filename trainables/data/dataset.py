@@ -23,7 +23,7 @@ from trainables.config.registry import Registry
 from trainables.data.decode import Box
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.images import Images
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 DATASETS: "Registry[type[DataSource]]" = Registry(
     "data", "trainables.data.embedded.reader", "trainables.data.sets"

@@ -31,8 +31,8 @@ from trainables.data.greys import (
     reduce_depth,
 )
 from trainables.data.metadata import drop_metadata, turn_upright
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 # Formats of still images, by content, whatever the name; JPEG's plugin opens multi-picture files
 # (MPO) of cameras, too. TGA has no signature, so it is tried last. Left out are drawings that a

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from trainables.data.files.data_set_markers import join_names
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 OPTION = "data.grey_range"
 Range = tuple[float, float]  # the values of black and white

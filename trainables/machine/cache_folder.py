@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from trainables.machine.texts import expand_user_path
+from trainables.words.texts import expand_user_path
 
 
 def locate_default_cache() -> Path:

@@ -5,7 +5,7 @@ import re
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 AMPERE = (8, 0)  # compute capability of NVIDIA's first GPUs with bfloat16 arithmetic
 

@@ -15,6 +15,7 @@ from ablate.designs.search import Search
 from ablate.engine.progress import count_cells
 from ablate.engine.work_estimate import Workload
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.limits import Limits, describe_needs
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.plan.plan import Plan
@@ -24,14 +25,13 @@ from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.trial_costs import TrialCosts, estimate_at
 from ablate.tracking.payload import build_sweep_document
-from ablate.values.limits import Limits, describe_needs
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
 from tests.ablate.samplers.searches import SAMPLERS
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job
 from trainables.machine import peak_memory
 from trainables.machine.peak_memory import PeakMemory
+from trainables.words.errors import ConfigError
 
 RUNNER = "tests.ablate.sweep.test_limits:run_costly"
 BATCHES = [16, 32, 64, 128, 256, 512]

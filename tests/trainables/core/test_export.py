@@ -21,7 +21,7 @@ from tests.trainables.core import exported
 from trainables.backbones import backbone
 from trainables.core import export, pictures
 from trainables.data.decode import Picture, decode_picture
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 About, Tensors = dict[str, Any], dict[str, torch.Tensor]
 GONE: Any = object()

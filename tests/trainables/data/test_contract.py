@@ -12,7 +12,7 @@ from tests.trainables.data import trees
 from trainables.config.images import DataConfig
 from trainables.data.dataset import load_dataset
 from trainables.data.embedded import reader
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @pytest.mark.parametrize(("name", "usual"), trees.FIRST)

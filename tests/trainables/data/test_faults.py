@@ -12,7 +12,7 @@ from tests.trainables.data import trees
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.files import faults, fileset
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 FOLDER = DATASETS["folder"]
 

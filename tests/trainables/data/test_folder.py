@@ -17,7 +17,7 @@ from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import Picture, decode_picture
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @pytest.fixture

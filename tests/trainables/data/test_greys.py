@@ -22,8 +22,8 @@ from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import Picture, decode_picture
 from trainables.data.features import build_features_key
 from trainables.data.files.faults import Survey
-from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 Y, X = np.mgrid[0:16, 0:20] / 19
 SHADES = 0.5 + 0.5 * np.sin(6 * X) * np.cos(5 * Y)  # of 0 … 1

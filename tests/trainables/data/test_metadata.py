@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from trainables.data.decode import Picture, decode_picture
 from trainables.data.metadata import turn_upright
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")  # pytest resets the filters of modules
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)

@@ -17,7 +17,7 @@ from trainables.config.images import DataConfig
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images, map_array
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent

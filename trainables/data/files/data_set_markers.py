@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainables.config.images import DataConfig
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 VARIABLE = "ABLATE_DATA"
 MOST_NAMES = 8  # in a message

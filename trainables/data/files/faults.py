@@ -19,8 +19,8 @@ from trainables.data.dataset import Index
 from trainables.data.decode import Picture, decode_with_values, map_ahead
 from trainables.data.files.data_set_markers import join_names
 from trainables.data.greys import DeepValues, Range, check_deep_values
-from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
 
 SIDE = 96  # short side to which images are decoded, in pixels
 MANY = 1 / 100  # share of images of a single colour at which they are mentioned
@@ -129,7 +129,7 @@ def examine_images(
             return error
 
     survey = Survey(index, grey_range)
-    progress = Progress(f"decoding {index.base}", len(index.rows))
+    progress = ImageProgress(f"decoding {index.base}", len(index.rows))
     results = map_ahead(decode, pictures)
     for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
         survey.add(row.path, result)

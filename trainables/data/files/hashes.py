@@ -13,9 +13,9 @@ from pathlib import Path
 
 from trainables.data.cache import explain_write_errors
 from trainables.data.files.lists import name_unreadable_file
-from trainables.machine.files import write_atomically
 from trainables.machine.processes import count_cores
-from trainables.machine.progress import Progress
+from trainables.words.files import write_atomically
+from trainables.words.terminal import ImageProgress
 
 AT_ONCE = 256  # files a task: handing over a single one costs more than looking at its stamp
 COPIES = 4  # of a file: nodes may share a cache and each have the data on a disk of its own
@@ -46,7 +46,7 @@ def hash_files(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
         return digest, [[stamp, digest], *copies][:COPIES]
 
     results: dict[str, tuple[str, list[list[str]]]] = {}
-    progress = Progress(f"hashing {root}", len(names))
+    progress = ImageProgress(f"hashing {root}", len(names))
     blocks = [names[start : start + AT_ONCE] for start in range(0, len(names), AT_ONCE)]
     with ThreadPoolExecutor(count_cores()) as pool:
         hashed = pool.map(lambda block: list(map(hash_file, block)), blocks)

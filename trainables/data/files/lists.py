@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 MOST_CHARACTERS = 80  # of a line, in a message
 

@@ -30,8 +30,8 @@ from trainables.data.files.faults import Survey, Traits, decode_with_traits, nam
 from trainables.data.files.lists import name_unreadable_file
 from trainables.data.greys import Range
 from trainables.data.images import Images, map_array
-from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
@@ -99,7 +99,7 @@ def load_stored(
     def build_store(fresh: Path) -> None:
         """Write all pictures into a file, and a table: start, length if encoded, height, width."""
         task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = Progress(task, len(index.rows)), list[tuple[int, int, int]]()
+        progress, rows = ImageProgress(task, len(index.rows)), list[tuple[int, int, int]]()
         survey = Survey(index, grey_range)
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:

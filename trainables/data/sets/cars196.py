@@ -18,7 +18,7 @@ from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.lists import build_damage_error, find_list
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 TRAINING = 98  # classes
 LABELLED = "cars_test_annos_withlabels.mat"

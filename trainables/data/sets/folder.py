@@ -28,7 +28,7 @@ from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
 from trainables.data.decode import FORMATS
 from trainables.data.files.data_set_markers import join_names, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 # endings that Pillow registers for the formats; JPEG's plugin reads those of MPO
 SUFFIXES = tuple(

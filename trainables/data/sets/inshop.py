@@ -16,7 +16,7 @@ from trainables.data.dataset import DATASETS, Row
 from trainables.data.files.data_set_markers import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.lists import build_line_error, iterate_fields
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 PARTITION = "list_eval_partition.txt"
 LINE = "<path> <item> train, query or gallery"

@@ -23,7 +23,7 @@ from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
 from trainables.data.files.data_set_markers import join_names, resolve_data_root
 from trainables.data.files.fileset import FileSet, Listing
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GIVE_FILE = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
 VALUES = {
