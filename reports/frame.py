@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reports.recipe import Recipe
 from reports.store import load_artifact, open_client, search_runs
 from trainables.words.errors import ReportError
+from trainables.words.metrics import declare_metrics
 from trainables.words.secrets import redact_uri
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class Frame:
     def __init__(
         self, source: RunSource | None, parents: Sequence[Parent], trials: DataFrame
     ) -> None:
-        """Take the parent runs and the table of trials, and build the table of cells from them."""
+        """Build the table of cells, and declare the metrics that other packages have."""
         self._source = source
+        declare_metrics(parents[0].document.get("metrics") or {})
         self.parents = tuple(parents)
         self.trials = trials
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]

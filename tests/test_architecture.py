@@ -37,7 +37,7 @@ ablate.results
 ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
 
 reports.readme
-reports.compile         reports.sweeps
+reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
 reports.tables

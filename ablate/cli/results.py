@@ -11,10 +11,10 @@ from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_led
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
-from ablate.ledger.records import Records
+from ablate.ledger.records import LEDGER, Records
 from ablate.results import find_best, read_frame
 from ablate.storage.store import ENV
-from ablate.tracking.store import Store, build_client_uri
+from ablate.tracking.store import Store, build_client_uri, store_key
 from reports.tables.labels import format_level
 from trainables.words.errors import ConfigError
 from trainables.words.messages import describe_unknown_metric
@@ -91,7 +91,7 @@ def add_report(command: argparse.ArgumentParser) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Compile the tables and figures of a sweep from MLflow, and print the tables."""
+    """Compile the tables and figures of a sweep, and print the tables."""
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.views import compile_report
 
@@ -113,6 +113,8 @@ def print_report(text: str, paths: dict[str, Path], store: Store, trials_page: s
         address, command = find_server_address(store.uri), store.format_command("ui").strip("`")
         if shutil.which("ablate") is None:  # its environment is not activated
             command = f"{shlex.quote(str(Path(sys.executable).parent))}/{command}"
+        if not trials_page:
+            return
         print_text(f"MLflow: {store.redacted_uri if address else command}")
         address = f"{address or 'http://127.0.0.1:5000/'}{trials_page}"
         print_text(f"  this sweep's trials, with their settings and results: {address}")
@@ -134,7 +136,7 @@ def add_diff(command: argparse.ArgumentParser) -> None:
 
 def run_diff(args: argparse.Namespace) -> int:
     """Print a comparison of two sweeps; `--other` names another MLflow store for the second one."""
-    from reports.sweeps.compare import format_comparison, load_sweep
+    from reports.compare import format_comparison, load_sweep
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
@@ -144,7 +146,13 @@ def run_diff(args: argparse.Namespace) -> int:
             second = Store(resolve_output_folder(args.other))
     frames = []
     for store, name in ((first, args.first), (second, args.second)):
-        store.check_usable()
-        frames.append(load_sweep(build_client_uri(store.uri), name))
+        ledger = store.out / LEDGER
+        if store.option is None and ledger.is_file():
+            with Records(ledger) as records:
+                sweep_id = find_sweep(records, name, "SWEEP")
+                frames.append(read_frame(records, sweep_id, store_key(store.uri)))
+        else:
+            store.check_usable()
+            frames.append(load_sweep(build_client_uri(store.uri), name))
     print_text(format_comparison(*frames))
     return 0
