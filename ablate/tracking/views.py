@@ -64,10 +64,11 @@ def compile_report(
 
 def load_results(tracking_uri: str, sweep_id: str, out: Path) -> Frame:
     """Return a sweep's results, from the ledger if the store is the file beside it."""
-    if find_sqlite_file(tracking_uri) != find_sqlite_file(Store(out).uri):
+    ledger, is_beside = out / LEDGER, find_sqlite_file(tracking_uri) == Store(out).file
+    if not (is_beside and ledger.is_file()):
         frame = load_frame(tracking_uri, sweep_id)
     else:
-        with Records(out / LEDGER) as records:
+        with Records(ledger) as records:
             frame = read_frame(records, sweep_id, store_key(tracking_uri), with_ratios=True)
         (parent,) = frame.parents
         if parent.run_id:  # links name its experiment, and its description may be a person's
