@@ -6,20 +6,20 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
+from ablate.backends.base import find_backend
+from ablate.backends.ray.session import check_cluster_port
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
-from ablate.engine.provenance import collect_provenance
-from ablate.engine.ray.resources import request_without_local_check, resolve_request
-from ablate.engine.ray.session import check_cluster_port
-from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings
+from ablate.engine.resources import request_without_local_check, resolve_request
+from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings, collect_provenance
 from ablate.ledger.records import Records
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
 from ablate.results import Best, build_result_rows, find_best, read_frame
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
-from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
+from ablate.tracking.tracker import build_trackers
 from reports.frame import Frame
 from trainables.words.metrics import is_listed
 from trainables.words.terminal import show_progress
@@ -132,14 +132,14 @@ def prepare(
     Raises:
         ConfigError: the spec, the data or the machine has a fault.
     """
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.evaluation.metric import METRIC_REGISTRY
     from trainables.evaluation.metrics import EVALUATOR
-    from trainables.machine.cache_folder import locate_default_cache
 
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
         loaded = read_spec(loaded, options.settings, options.allow_code, options.levels)
+    find_backend(options.backend)
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()

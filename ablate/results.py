@@ -28,7 +28,7 @@ from reports.frame import (
     list_objectives,
 )
 from reports.pages.csv_table import escape_formula
-from trainables.core.trial_folder import EXPORT, TRIALS, VIEWS, locate_trial_folder
+from trainables.core.runtime import EXPORT, TRIALS, VIEWS, locate_trial_folder
 from trainables.words.errors import ConfigError
 from trainables.words.messages import check_known
 from trainables.words.metrics import ACCURACIES, SELECTING, MetricName

@@ -13,7 +13,7 @@ from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import LEDGER, Records
 from ablate.results import find_best, read_frame
-from ablate.storage.store import ENV
+from ablate.storage import ENV
 from ablate.tracking.store import Store, build_client_uri, store_key
 from reports.tables.labels import format_level
 from trainables.words.errors import ConfigError

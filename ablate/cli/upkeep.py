@@ -32,8 +32,8 @@ from ablate.results import read_frame
 from ablate.tracking.store import Store
 from reports.best import find_best_cell
 from reports.frame import list_objectives
-from trainables.core.trial_folder import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.core.runtime import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
+from trainables.data.cache import locate_default_cache
 from trainables.machine.processes import count_cores
 from trainables.words.environment import build_public_environment
 from trainables.words.errors import ConfigError
@@ -144,9 +144,8 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
     """
     from ablate.api import Options
     from ablate.plan.resolve import list_default_settings  # late, because it imports torch
-    from ablate.tracking.base import Tracker, build_trackers
     from ablate.tracking.sync import MlflowTracker
-    from ablate.tracking.tracker import replay
+    from ablate.tracking.tracker import Tracker, build_trackers, replay
     from ablate.tracking.views import compile_report
 
     options = Options(out=args.out, tracking_uri=args.tracking_uri)

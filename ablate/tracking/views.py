@@ -15,13 +15,13 @@ from pathlib import Path
 
 from ablate.ledger.records import LEDGER, Records
 from ablate.results import read_frame
-from ablate.storage.checkpoints import fetch_weights
+from ablate.storage import fetch_weights
 from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, store_key
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame, load_frame
 from reports.store import open_client
-from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
-from trainables.jobs.request import Request, TrialViews, View
+from trainables.core.runtime import TRIALS, VIEWS, locate_trial_folder
+from trainables.jobs.request import TrialViews, View, ViewsRequest
 from trainables.words.environment import build_public_environment, run_module
 from trainables.words.secrets import build_sweep_path
 
@@ -130,10 +130,10 @@ def _compute_views(
     trials: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
 ) -> None:
     """Compute views of trained models in a subprocess, and warn of each view that failed."""
-    from trainables.machine.cache_folder import locate_default_cache
+    from trainables.data.cache import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = Request(trials, device, threads, locate_default_cache().resolve())
+    request = ViewsRequest(trials, device, threads, locate_default_cache().resolve())
     process = run_module("trainables.jobs.views", request.to_dict(), environment)
     lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
     # each failed view is a line of JSON; other lines come from libraries

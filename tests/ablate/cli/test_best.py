@@ -16,7 +16,7 @@ from ablate.engine.settings import Outcome
 from ablate.results import find_best, read_frame
 from ablate.spec.read import read_spec
 from tests.ablate import driven, specs
-from trainables.core.trial_folder import EXPORT
+from trainables.core.runtime import EXPORT
 
 Captured = pytest.CaptureFixture[str]
 
