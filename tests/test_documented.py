@@ -23,6 +23,7 @@ from tests.trainables.data import trees
 from tests.tutorials import LISTED, STAND_INS, list_blocks, list_tutorials
 from trainables.jobs.batch.__main__ import build_parser as batch_parser
 
+PACKAGES = ("ablate", "reports", "trainables")
 SHOWN = [command for page in pages() for command in commands(page)]
 
 
@@ -168,6 +169,21 @@ def test_links_lead_to_files() -> None:
     assert not dead, dead
 
 
+NAMED = re.compile(r"(?<![\w./-])(?:search_spaces|docs)/[\w./-]*\.(?:yaml|md|json|svg|png|ipynb)\b")
+
+
+def test_paths_that_documents_specs_and_docstrings_name_are_there() -> None:
+    code = (path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+    specs = (ROOT / "search_spaces").rglob("*.yaml")
+    dead = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (*pages(), *specs, *code, ROOT / "Makefile")
+        for name in NAMED.findall(path.read_text(encoding="utf-8"))
+        if "NAME" not in name and not (ROOT / name).is_file()
+    ]
+    assert not dead, dead
+
+
 # ---------------------------------------------------------------- YAML of the guides
 
 
@@ -210,3 +226,20 @@ def test_a_fair_comparison(planned: Any) -> None:
     assert "warning" not in said
     spec["studies"]["tune_ddml"]["around"] = {"best_of": "rates"}
     assert "judged favours plain, which searched optimizer.lr in tune_plain" in planned(spec)
+
+
+SAVING = [block for block in blocks(GUIDES / "comparing.md", "yaml") if block[:8] == "studies:"]
+SMALL = {
+    "data": {"name": "digits", "image_size": 32},
+    "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+    "method": {"name": "ddml"},
+    "training": {"batch_size": 60, "per_class": 20},
+}
+
+
+@pytest.mark.parametrize("shown", SAVING, ids=("searches", "factors"))
+def test_options_that_no_recipe_has(planned: Any, shown: str) -> None:
+    spec = yaml.safe_load(shown)
+    spec["studies"].get("again", {}).pop("warm_start", None)  # needs the ledger of that sweep
+    said = planned({"trial": SMALL, **spec})
+    assert all(f"  {name}: " in said for name in spec["studies"])

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_allow_partial, add_grey_range, read_grey_range
 from trainables.config.images import DataConfig, SplitConfig
-from trainables.data.cache import require_cache
-from trainables.data.files.data_set_markers import (
+from trainables.data.archives import (
     Count,
     DataMissing,
+    forget_hashes,
     list_data_folders,
     locate_root,
 )
-from trainables.data.files.hashes import forget_hashes
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache, require_cache
 from trainables.words.errors import ConfigError
 from trainables.words.messages import join_words, suggest_nearest
 from trainables.words.terminal import print_text, show_progress
@@ -119,7 +118,7 @@ def _read_listing(
     The folder is None if a package has the images. The result is None if only `load` lists images.
     """
     from trainables.data.dataset import count_parts
-    from trainables.data.files.fileset import FileSet
+    from trainables.data.fileset import FileSet
 
     if issubclass(source, FileSet):
         reading = source.read_listing(config)
@@ -148,8 +147,8 @@ def check_data_set(args: argparse.Namespace) -> int:
         load_dataset,
         resolve_data_config,
     )
-    from trainables.data.files.faults import build_fault_error
-    from trainables.data.files.fileset import FileSet
+    from trainables.data.fileset import FileSet
+    from trainables.data.survey import build_fault_error
 
     name, root = args.name or ("folder" if args.data_root else ""), args.data_root
     if name not in DATASETS and root is None and Path(name or "-").is_dir():

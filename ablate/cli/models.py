@@ -24,7 +24,7 @@ from ablate.cli.options import (
     parse_positive,
     read_grey_range,
 )
-from trainables.core.trial_folder import EXPORT, TRIALS
+from trainables.core.runtime import EXPORT, TRIALS
 from trainables.words.errors import ConfigError, TrialFailure
 from trainables.words.metrics import PER_EPOCH
 from trainables.words.terminal import print_text, show_progress
@@ -79,10 +79,9 @@ def run_evaluate(args: argparse.Namespace) -> int:
     import pandas as pd
 
     from trainables.core.model_evaluation import build_data_config, evaluate_model
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
-    from trainables.machine.cache_folder import locate_default_cache
     from trainables.words.messages import check_known, describe_unknown_metric
 
     # check all input before anything is evaluated
@@ -298,7 +297,7 @@ def add_backbones(command: argparse.ArgumentParser) -> None:
 def run_backbones(args: argparse.Namespace) -> int:
     """List backbones, or list and fetch the missing weights of a spec; return an exit code."""
     if args.spec is None:
-        from trainables.backbones.paper_models import list_backbones
+        from trainables.backbones.weights import list_backbones
 
         if args.fetch:
             raise ConfigError("--fetch", "--fetch needs a spec", "Name a YAML file as SPEC")
@@ -327,7 +326,7 @@ def run_backbones(args: argparse.Namespace) -> int:
 
 def load_model(model: str, device: str) -> "Model":
     """Load a trained model from a weights file or its trial's folder, or fetch it from storage."""
-    from ablate.storage.checkpoints import fetch_weights
+    from ablate.storage import fetch_weights
     from trainables import load
 
     path = expand_user_path(model, "MODEL")

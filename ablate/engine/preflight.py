@@ -20,13 +20,14 @@ from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import build_refusal
 from ablate.plan.plan import Plan
-from ablate.samplers import branches
+from ablate.search.space import build_example
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState
 from reports.tables.warnings import FEWEST_STEPS
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.config.images import DataConfig
+from trainables.data.archives import join_names
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
@@ -36,10 +37,9 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.features import has_features
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.files.faults import list_single_classes
 from trainables.data.sampler import check_batch, count_steps_per_epoch
 from trainables.data.splits import Splits, split_dataset
+from trainables.data.survey import list_single_classes
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 from trainables.words.terminal import print_text, show_progress
@@ -186,7 +186,7 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
         return
     conditions: dict[str, Any] = {}  # values of other axes that make the batch axes active (`when`)
     for path in paths:
-        conditions |= branches.build_example(space, path)
+        conditions |= build_example(space, path)
     faults: dict[tuple[str, Any], list[ConfigError | None]] = {}  # by path and value; None: it fits
     for values in itertools.product(*(space[path].list_ends() for path in paths)):
         params, fault = dict(zip(paths, values, strict=True)), None

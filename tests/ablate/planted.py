@@ -40,9 +40,9 @@ from ablate.designs.base import list_upstream_studies
 from ablate.designs.parts import Point, expand_seeds
 from ablate.ledger.facts import Fact, Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan.neutral import is_neutral
+from ablate.plan.inheritance import is_neutral
 from ablate.plan.plan import Cell, Overrides, Plan
-from ablate.samplers.space import Axis
+from ablate.search.space import Axis
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
@@ -145,7 +145,7 @@ class Comparison(NamedTuple):
 
 def load_comparison(name: str) -> Comparison:
     """Read a shipped comparison, or one that `ablate new` writes."""
-    path = SPACES / f"{name}.yaml"
+    path = SPACES / (f"{name}.yaml" if "/" in name else f"comparisons/{name}.yaml")
     with tempfile.TemporaryDirectory() as folder:
         if name == NEW:
             path = Path(folder) / "new.yaml"

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.bench_components [NAME …]
 
 measures all components, or those named, and writes them into component_costs.json, which the pages
-of search_spaces/reference show.
+of docs/reference show.
 
 A step is what the trainer does with cached features: the method's forward pass and terms, the
 backward pass and AdamW. `SHAPE` states its sizes. The base of all ratios is the method `plain` with
@@ -30,8 +30,8 @@ import torch
 from tests.benchmarks.results import Result
 from tests.trainables.components import loss_options
 from trainables import streams
-from trainables.core.epoch_metrics import EpochMetrics
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
+from trainables.core.loss_terms import EpochMetrics
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
 from trainables.trial import TrialConfig

@@ -19,7 +19,7 @@ from ablate.designs.layers import overlay_mappings
 from ablate.spec.yaml_loader import load_yaml
 from trainables.words.paths import expand_paths
 
-SPEC = Path(__file__).parents[2] / "search_spaces" / "networks.yaml"
+SPEC = Path(__file__).parents[2] / "search_spaces/comparisons/networks.yaml"
 METHODS = ("ddml", "detreg", "dvml", "idml", "nir")
 RATE = {"optimizer": {"multipliers": {"backbone": 0.2}}}
 

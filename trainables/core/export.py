@@ -28,7 +28,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
-from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.assembly import Network, build_method, build_trial_backbone
 from trainables.core.pictures import (
     PictureFiles,
     convert_to_images,
@@ -36,9 +36,9 @@ from trainables.core.pictures import (
     list_pictures,
     pack_pixels,
 )
+from trainables.data.archives import join_names
 from trainables.data.augment import cut_eval_images
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.images import Images, Reader
+from trainables.data.images import ImageReader, Images
 from trainables.data.splits import Subset
 from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
@@ -242,7 +242,7 @@ class Model:
         options: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         options |= {"size": self.config.data.image_size, "device": self.device}
         parts = []
-        reader = Reader(images, self.device)
+        reader = ImageReader(images, self.device)
         for rows in torch.split(torch.arange(len(images)), batch_size or len(images)):
             inputs = cut_eval_images(*reader.load_rows(rows), **options)
             if self.network.backbone is None:  # the network takes the backbone's features

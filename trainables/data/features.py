@@ -18,7 +18,7 @@ from trainables.data import resizing
 from trainables.data.augment import cut_eval_images
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
 from trainables.machine.processes import count_cores
 from trainables.words.terminal import ImageProgress
 
@@ -93,7 +93,7 @@ def _compute_features(config: "Trial", cache: Path, device: torch.device, folder
     try:
         with torch.no_grad(), (folder / "features.npy").open("wb") as out:
             np.lib.format.write_array_header_1_0(out, header)
-            reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
+            reader, blocks = ImageReader(images, device), torch.split(torch.arange(total), BATCH)
             reader.prefetch(blocks)
             for rows in blocks:
                 batch = cut_eval_images(*reader.load_rows(rows), device=device, **settings)

@@ -18,7 +18,7 @@ from ablate.spec.yaml_loader import load_yaml
 from tests.ablate.engine.miniature import FEW, SMALL
 from tests.papers import sources
 
-RECIPE = Path(__file__).parents[3] / "search_spaces" / "backbones.yaml"
+RECIPE = Path(__file__).parents[3] / "search_spaces/comparisons/backbones.yaml"
 LORA = RECIPE.with_name("backbones_lora.yaml")
 LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]
 # timm's models for tests, with random values

@@ -20,7 +20,7 @@ from tests.ablate.spec import mutants
 from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3] / "search_spaces"
-SHIPPED = sorted(ROOT.glob("*.yaml"))
+SHIPPED = sorted((*ROOT.glob("*.yaml"), *ROOT.glob("comparisons/*.yaml")))
 BATCHES, PER_BATCH = 5, 50
 
 MORE: dict[str, Any] = {
