@@ -38,6 +38,7 @@ ablate.results
 ablate.ledger           ablate.search        ablate.tracking.payload
 
 reports.readme
+reports.foreign
 reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best

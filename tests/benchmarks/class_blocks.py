@@ -10,8 +10,8 @@ random: for each test class, or for each split. 960 trials of about 2.5 seconds.
 
 Then three pilots are drawn from these trials again and again: seeds of the whole split, the same
 with values by class, and seeds on five splits. `--decide` proposes a design for the half-width that
-8 seeds, or 8 on each split, have in 95 % of draws, and other trials, as many as it proposes, are drawn.
-Printed is how often their interval is as short.
+8 seeds, or 8 on each split, have in 95 % of draws. Other trials, as many as it proposes, are drawn,
+and how often their interval is as short is printed.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ablate.sweep.pilots import Pilot
 
 from ablate import api
 from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
 from ablate.ledger.records import Records
-from ablate.sweep.pilots import Pilot
 from reports.kinds import DEFAULT_RULE
 from reports.stats.classes import OverClasses, estimate_class_variances
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
@@ -139,7 +139,9 @@ def measure_pilots(by_class: np.ndarray, queries: np.ndarray, by_split: np.ndarr
         reached = 100 * np.mean([half <= wanted for half in known])
         print(f"{name}: ±{100 * wanted:.2f} reached by {reached:.0f} % of {len(known)} proposals")
 
-    wanted = float(np.quantile([measure_half_width(whole[draw(8)[0]]) for _ in range(PILOTS)], 0.95))
+    wanted = float(
+        np.quantile([measure_half_width(whole[draw(8)[0]]) for _ in range(PILOTS)], 0.95)
+    )
     halves: list[float | None] = []
     for _ in range(PILOTS):
         pilot, others = draw(4)
