@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from trainables.jobs.request import Request
+from trainables.jobs.request import ViewJob
 from trainables.jobs.views.embedded import Reader
 from trainables.words.errors import ConfigError, TrialFailure
 from trainables.words.files import write_json
@@ -17,7 +17,7 @@ from trainables.words.files import write_json
 
 def main() -> int:
     """Compute the views of a request on standard input; return 1 if one of them failed."""
-    request = Request.from_dict(json.load(sys.stdin))
+    request = ViewJob.from_dict(json.load(sys.stdin))
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     code = 0

@@ -18,7 +18,7 @@ from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job, Request, TrialViews, View
+from trainables.jobs.request import Job, TrialViews, View, ViewJob
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _compute_cam
 from trainables.words.errors import ConfigError
@@ -214,7 +214,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
     trials = (TrialViews(trial, (good, bad)), TrialViews(tmp_path / "empty", (good,)))
-    request = Request(trials, "cpu", 1, shared_cache)
+    request = ViewJob(trials, "cpu", 1, shared_cache)
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),
