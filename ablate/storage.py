@@ -14,8 +14,8 @@ from typing import Protocol
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 OPTION = "--storage"
 ENV = "env:"

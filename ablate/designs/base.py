@@ -38,9 +38,9 @@ from ablate.designs.parts import (
 )
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths, flatten_paths
+from trainables.words.registry import Registry
 
 ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
 COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 from ablate.samplers.space import Space
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from trainables.config.registry import Registry, Strict
+from trainables.config.registry import Strict
+from trainables.words.registry import Registry
 
 STOP: Literal["stop"] = "stop"
 WAIT: Literal["wait"] = "wait"

@@ -170,7 +170,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, StudyBase], objective: st
     # tables
     for i, table in enumerate(recipe.tables):
         study = studies[table.study]
-        if table.kind in TABLES and table.kind not in study.tables:  # other packages check theirs
+        if table.kind in TABLES.index and table.kind not in study.tables:  # others check theirs
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
             also = ", or show the study in report.heatmaps" if HEATMAP in study.tables else ""
             raise ConfigError(

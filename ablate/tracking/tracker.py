@@ -31,8 +31,8 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import count_unlogged, list_sweep_trials
 from ablate.ledger.schema import LedgerDamage, LedgerError
 from ablate.tracking import payload
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 

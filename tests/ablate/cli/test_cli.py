@@ -299,7 +299,7 @@ def test_every_command_has_its_module() -> None:
     parser = build_parser()
     (menu,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     commands = {name: command.get_default("run") for name, command in menu.choices.items()}
-    assert commands.keys() == COMMANDS.keys()
+    assert list(commands) == list(COMMANDS)
     assert sorted(run.__name__ for run in commands.values()) == sorted(runs)
     words = ["best", "--out", "x"]
     assert build_parser(["best"]).parse_args(words).out == "x"

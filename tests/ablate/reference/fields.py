@@ -16,10 +16,10 @@ from ablate.spec.model import Spec, build_json_schema
 from reports.kinds import FIGURES, find_figure_options
 from tests.ablate.reference.docstrings import meaning, models, prose, summary
 from tests.ablate.reference.markdown import cell, code, link, table
-from trainables.config.registry import Registry
 from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.words.registry import Registry
 
 Node = Mapping[str, Any]
 HEAD = ("field", "type", "bounds", "default", "meaning")
