@@ -86,6 +86,7 @@ def name_options(words: list[str]) -> set[tuple[str, str]]:
 
 
 TESTED = {  # commands with options that no tutorial runs, by the test that does
+    "tests/ablate/backends/test_base.py": ("run --backend",),
     "tests/ablate/cli/test_decide.py": ("plan --decide",),
     "tests/ablate/cli/test_deep_greys.py": ("data --grey-range", "evaluate --grey-range"),
     "tests/ablate/cli/test_explain.py": ("explain", "explain --out", "plan"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import queue
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ablate import api
 from ablate.backends.base import BACKENDS, LOST, Backend
+from ablate.cli.main import main
 from ablate.engine.driver import run_plan
 from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
@@ -20,7 +21,6 @@ from tests.ablate.backends.batch.sweeps import facts
 from tests.ablate.driven import RUNNER, dispatch, drain
 from trainables.jobs.attempt import RETRIES, Attempt, Event
 from trainables.jobs.request import Job
-from trainables.words.errors import ConfigError
 
 
 class InThreads(Backend):
@@ -110,8 +110,13 @@ def test_the_budget_ends_a_run(tmp_path: Path) -> None:
     assert outcome.out_of_time and outcome.trained == 0
 
 
-def test_an_unknown_backend_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    options = api.Options(out=tmp_path / "out", backend="proces", track=False)
-    with pytest.raises(ConfigError, match=r"--backend: .*'proces'.*process"):
-        api.prepare(specs.spec(), options)
+def test_an_unknown_backend_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By `ablate run --backend NAME`."""
+    (tmp_path / "spec.yaml").write_text(json.dumps(specs.spec()))
+    words = [str(tmp_path / "spec.yaml"), "--backend", "proces", "--out", str(tmp_path / "out")]
+    assert main(["run", *words]) == 2
+    text = capsys.readouterr().err
+    assert "--backend: " in text and "'proces'" in text and "process" in text
     assert not (tmp_path / "out").exists()
