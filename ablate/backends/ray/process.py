@@ -26,7 +26,7 @@ from ablate.backends.ray.session import (
 )
 from ablate.engine.resources import Request
 from ablate.ledger.schema import is_disk_full_message, is_full
-from trainables.jobs.attempt import limit_threads
+from trainables.jobs.locked_job import limit_threads
 from trainables.words.errors import ConfigError
 
 ALIVE_SECONDS = 5.0
