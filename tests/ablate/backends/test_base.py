@@ -19,7 +19,7 @@ from ablate.engine.settings import Settings
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import facts
 from tests.ablate.driven import RUNNER, dispatch, drain
-from trainables.jobs.attempt import RETRIES, Attempt, Event
+from trainables.jobs.locked_job import RETRIES, Event, LockedJob
 from trainables.jobs.request import Job
 
 
@@ -37,7 +37,7 @@ class InThreads(Backend):
         return self.__dict__.setdefault("_events", queue.SimpleQueue())
 
     def _run(self, job: Job) -> None:
-        attempt = Attempt(job, RUNNER, clean=True)
+        attempt = LockedJob(job, RUNNER, clean=True)
         try:
             self.events.put((job.trial_id, attempt.receive_events(60.0)))
         finally:

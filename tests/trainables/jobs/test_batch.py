@@ -15,7 +15,7 @@ import pytest
 
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
-from tests.trainables.jobs.batch import made
+from tests.trainables.jobs import batches as made
 from trainables.core import components
 from trainables.core.runtime import Runtime
 from trainables.jobs import batch as command
