@@ -1,1 +1,0 @@
-"""What figures of a trained model are drawn from: read once, into the trial's folder."""
