@@ -1,6 +1,6 @@
 """Compile the report of a sweep, and provide what its figures of trained models need.
 
-What the runs lack is computed once by a subprocess (`trainables.jobs.figure_worker`) into
+What the runs lack is computed once by a subprocess (`trainables.jobs.views`) into
 `trials/<id>/views/` and logged with the trial's run; reports read MLflow only.
 """
 
@@ -18,7 +18,7 @@ from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame
 from reports.store import open_client
 from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
-from trainables.jobs.request import TrialViews, View, ViewsRequest
+from trainables.jobs.request import Request, TrialViews, View
 from trainables.words.environment import build_public_environment, run_module
 from trainables.words.secrets import build_sweep_path
 
@@ -112,8 +112,8 @@ def _compute_views(
     from trainables.data.cache import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = ViewsRequest(trials, device, threads, locate_default_cache().resolve())
-    process = run_module("trainables.jobs.figure_worker", request.to_dict(), environment)
+    request = Request(trials, device, threads, locate_default_cache().resolve())
+    process = run_module("trainables.jobs.views", request.to_dict(), environment)
     lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
     # each failed view is a line of JSON; other lines come from libraries
     failures = [line for line in lines if line.startswith('{"folder"')]

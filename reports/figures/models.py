@@ -1,7 +1,7 @@
 """Choose the trained models that a figure shows, load the data about them, and place pictures.
 
-The data are computed from a model once, by a function in `VIEWS` (`trainables.jobs.figure_data`),
-and logged with its run (`Frame.load_model_view`); a kind of figure has a file here that draws them.
+The data are computed from a model once, by a function in `trainables.jobs.views`, and logged with
+its run (`Frame.load_model_view`); a kind of figure has a file here that draws them.
 """
 
 import base64

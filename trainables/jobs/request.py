@@ -131,7 +131,7 @@ class Payload(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class View(JsonSerializable):
-    """Data that a figure needs from a model; `kind` is a name in `figure_data.VIEWS`."""
+    """Data that a figure needs from a model; `kind` is a name in `views.embedded.VIEWS`."""
 
     name: str
     kind: str
@@ -151,7 +151,7 @@ class TrialViews(JsonSerializable):
 
 
 @dataclass(frozen=True, slots=True)
-class ViewsRequest(JsonSerializable):
+class Request(JsonSerializable):
     """Views to compute; device, threads and cache are those of `Runtime`."""
 
     trials: tuple[TrialViews, ...]

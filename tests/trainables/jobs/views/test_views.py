@@ -17,10 +17,10 @@ import torch
 from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
-from trainables.jobs.figure_data import VIEWS, EmbeddedSplit, ModelReader
-from trainables.jobs.gradient_figures import _compute_cam
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job, TrialViews, View, ViewsRequest
+from trainables.jobs.request import Job, Request, TrialViews, View
+from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
+from trainables.jobs.views.grad_cam import _compute_cam
 from trainables.words.errors import ConfigError
 
 CLOSE = 1e-5  # float32 embeddings
@@ -43,28 +43,28 @@ def trial(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 
 @pytest.fixture(scope="module")
-def model(trial: Path, shared_cache: Path) -> ModelReader:
-    return ModelReader(trial, "cpu", shared_cache)
+def model(trial: Path, shared_cache: Path) -> Reader:
+    return Reader(trial, "cpu", shared_cache)
 
 
 @pytest.fixture(scope="module")
-def split(model: ModelReader) -> EmbeddedSplit:
+def split(model: Reader) -> Embedded:
     return model.embed_split("test")
 
 
-def unit(split: EmbeddedSplit) -> np.ndarray:
+def unit(split: Embedded) -> np.ndarray:
     rows = split.rows.double().numpy()
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def asked(model: ModelReader, kind: str, **options: Any) -> dict[str, Any]:
+def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
     actual = model.read_view(View("x", kind, {"split": "test", **options}))
     json.dumps(actual, allow_nan=False)
     return actual
 
 
 def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
-    model: ModelReader, split: EmbeddedSplit
+    model: Reader, split: Embedded
 ) -> None:
     actual = asked(model, "gallery", **GALLERY)
     z, labels = unit(split), split.subset.labels.numpy()
@@ -98,7 +98,7 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     assert (wrong - right)[failed] == pytest.approx(expected, abs=CLOSE)
 
 
-def test_spectrum_and_distances(model: ModelReader, split: EmbeddedSplit) -> None:
+def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
     z, labels = unit(split), split.subset.labels.numpy()
     actual = asked(model, "spectrum")
     singular = np.linalg.svd(z, compute_uv=False)
@@ -118,7 +118,7 @@ def test_spectrum_and_distances(model: ModelReader, split: EmbeddedSplit) -> Non
 
 
 def test_a_centred_map_is_of_what_differs_within_classes(
-    model: ModelReader, split: EmbeddedSplit, monkeypatch: pytest.MonkeyPatch
+    model: Reader, split: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: list[np.ndarray] = []
 
@@ -140,7 +140,7 @@ def test_a_centred_map_is_of_what_differs_within_classes(
     assert (options[0] ** 2).sum() == pytest.approx(within, rel=1e-4)
 
 
-def test_affinity_is_of_the_proxies(model: ModelReader) -> None:
+def test_affinity_is_of_the_proxies(model: Reader) -> None:
     actual = asked(model, "affinity", split="train", classes=200)
     references = model.network.method.loss.references()
     assert references is not None and actual["of"] == "proxies"
@@ -189,7 +189,7 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
     assert not flat.any()
 
 
-def test_grad_cam_has_a_map_a_term(model: ModelReader) -> None:
+def test_grad_cam_has_a_map_a_term(model: Reader) -> None:
     actual = asked(model, "grad_cam", split="train", images=2, terms=["metric"])
     assert actual["terms"] == ["metric"] and len(actual["rows"]) == 2
     assert np.asarray(actual["rows"][0]["maps"]["metric"]).ndim == 2
@@ -197,7 +197,7 @@ def test_grad_cam_has_a_map_a_term(model: ModelReader) -> None:
         asked(model, "grad_cam", split="train", images=2, terms=["metrik"])
 
 
-def test_uncertainty_is_ranked(model: ModelReader) -> None:
+def test_uncertainty_is_ranked(model: Reader) -> None:
     actual = asked(model, "uncertainty", images=20, ends=3)
     values = next(iter(actual["values"].values()))
     assert len(values) == 20 and {*actual["values"]} == {*model.network.method.MEASURES}
@@ -214,9 +214,9 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
     trials = (TrialViews(trial, (good, bad)), TrialViews(tmp_path / "empty", (good,)))
-    request = ViewsRequest(trials, "cpu", 1, shared_cache)
+    request = Request(trials, "cpu", 1, shared_cache)
     done = subprocess.run(
-        [sys.executable, "-m", "trainables.jobs.figure_worker"],
+        [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),
         capture_output=True,
         text=True,
@@ -233,7 +233,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     assert not bad.locate_file(trial).exists()
 
 
-def test_what_cannot_be_read_is_told(model: ModelReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="needs 4"):
         asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())

@@ -1,7 +1,7 @@
-"""Read a trained model, embed its splits, and register what figures compute from them (`VIEWS`).
+"""A trained model's embeddings of one split, and the registry of what figures compute from them.
 
-The data of a figure of a model are computed by one function in `VIEWS`. It takes an `EmbeddedSplit`
-and the figure's options, and returns JSON-able values. `reports/figures/models.py` draws them.
+The data of a figure of a model are computed by one function in `VIEWS`, which takes an `Embedded`
+and the figure's options and returns JSON-able values. `reports/figures/models.py` draws them.
 Packages outside register functions by the entry point `ablate.views`.
 """
 
@@ -35,15 +35,13 @@ from trainables.words.errors import ConfigError
 from trainables.words.files import join_inside
 from trainables.words.registry import Registry
 
-VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry(
-    "views", "trainables.jobs.embedding_figures", "trainables.jobs.gradient_figures"
-)
+VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
 BLOCK = 256  # queries that are compared at once
 THUMBNAIL_SIDE = 72  # pixels of a thumbnail's long side
 JPEG_QUALITY = 80
 
 
-class ModelReader:
+class Reader:
     """The model in a finished trial's folder, in evaluation mode."""
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
@@ -63,12 +61,12 @@ class ModelReader:
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
         load_weights(parts.network, export)
         self.network, self.inputs = parts.network.eval(), parts.inputs
-        self._splits: dict[str, EmbeddedSplit] = {}  # the splits embedded so far
+        self._splits: dict[str, Embedded] = {}  # the splits embedded so far
 
-    def embed_split(self, name: str) -> "EmbeddedSplit":
+    def embed_split(self, name: str) -> "Embedded":
         """Return a split of the trial, embedded at its first use."""
         if name not in self._splits:
-            self._splits[name] = EmbeddedSplit(self, name)
+            self._splits[name] = Embedded(self, name)
         return self._splits[name]
 
     def read_view(self, view: View) -> dict[str, Any]:
@@ -83,14 +81,14 @@ class ModelReader:
         return header | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)
 
 
-class EmbeddedSplit:
+class Embedded:
     """One split of a trained model, with N images, whose positions count from 0.
 
     Queries are compared with the gallery, which begins at `gallery_start`. In a split without
     queries of its own each image is a query, and all others are its gallery.
     """
 
-    def __init__(self, model: ModelReader, name: str) -> None:
+    def __init__(self, model: Reader, name: str) -> None:
         self.model, self.subset = model, model.splits[name]
         self.network, self.inputs, self.device = model.network, model.inputs, model.device
         self.labels = self.subset.labels.to(self.device)

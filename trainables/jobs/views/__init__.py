@@ -1,0 +1,1 @@
+"""What figures of a trained model are drawn from: read once, into the trial's folder."""
