@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from reports.errors import ReportError
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 
 HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
 HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)

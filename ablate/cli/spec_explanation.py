@@ -10,7 +10,7 @@ from ablate.plan.plan import MAX_EXAMINED, Plan
 from ablate.plan.warnings import list_study_notes
 from ablate.samplers.sampling import get_sampler_name
 from ablate.values.paths import flatten_paths
-from reports.stats.power import POWER
+from reports.stats.planning import POWER
 from trainables.trial import TrialConfig
 
 TERMS = (

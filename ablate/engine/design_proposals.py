@@ -19,7 +19,7 @@ from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.pilots import Pilot, load_pilots
-from reports.stats.variance import (
+from reports.stats.planning import (
     Design,
     choose_seeds,
     draw_half_widths,

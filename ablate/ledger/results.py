@@ -17,7 +17,7 @@ from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_pa
 from ablate.values.terminal import print_text, to_one_line
 from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
 from reports.frame import list_objectives
-from reports.pages.csv_table import escape_formula
+from reports.pages.table_files import escape_formula
 from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName

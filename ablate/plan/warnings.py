@@ -7,7 +7,7 @@ from ablate.spec.checks import COMPARING
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
 from ablate.values.paths import expand_paths, flatten_paths
-from reports.stats.power import compute_detectable_size
+from reports.stats.planning import compute_detectable_size
 from reports.tables.labels import (
     HALF_WIDTH,
     choose_smallest_effect,

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from ablate.values.canonical import to_canonical_json
 from ablate.values.errors import format_value
-from reports.stats.levels import TINY, Levels
+from reports.stats.importance import TINY, Levels
 from trainables.config.registry import Strict
 from trainables.errors import ConfigError
 

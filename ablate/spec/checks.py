@@ -14,7 +14,7 @@ from ablate.values.paths import is_path_within
 from reports.errors import ReportError
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
-from reports.published.papers import compute_printed_gain
+from reports.papers import compute_printed_gain
 from reports.recipe import Figure, Recipe, Table, to_level_name
 from reports.tables.labels import is_baseline
 from trainables.errors import ConfigError

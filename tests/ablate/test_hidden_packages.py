@@ -33,7 +33,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Finder)
 USES = """
 import ablate
 from ablate.cli.main import main
-import reports.tables.rows, reports.uri, trainables.jobs.redaction
+import reports.tables.comparison, reports.uri, trainables.jobs.redaction
 trainables.load
 print("imported")
 """

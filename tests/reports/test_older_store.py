@@ -11,7 +11,7 @@ import pytest
 
 from reports.best import format_best_config
 from reports.frame import load_frame
-from reports.pages import csv_table
+from reports.pages import table_files
 from reports.pages.facts import collect_facts
 from reports.tables.build import build_all
 
@@ -33,7 +33,7 @@ def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) 
         uri = f"sqlite:///{file}"
         frame = load_frame(uri, finished.sweep_id)
         assert all("optimizer.betas" in params for params in frame.trials["params"])
-        tables = [csv_table.to_csv(table) for table in build_all(frame, frame.recipe)]
+        tables = [table_files.to_csv(table) for table in build_all(frame, frame.recipe)]
         texts = format_best_config(frame, "tune"), collect_facts(frame)
         reports[layout] = [*tables, *texts, list(frame.trials["params"])]
     assert len(reports["now"]) > 5 and reports["before"] == reports["now"]

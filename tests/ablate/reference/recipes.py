@@ -18,9 +18,8 @@ from ablate.spec.model import Spec
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from ablate.values.layers import Layer, merge_layers
-from reports.pages.verdict import format_call
-from reports.pages.verdict_file import read_verdicts
-from reports.published.papers import PublishedTable, load_published_table
+from reports.pages.verdict_text import format_call, read_verdicts
+from reports.papers import PublishedTable, load_published_table
 from reports.recipe import Table
 from reports.tables.labels import format_difference_label
 from reports.tables.questions import format_difference

@@ -13,8 +13,7 @@ import pytest
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import SAMPLERS, propose
 from ablate.samplers.space import Axis
-from reports.stats.importance import compute_importances
-from reports.stats.levels import Levels
+from reports.stats.importance import Levels, compute_importances
 from reports.tables.warnings import find_edge
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, table
