@@ -82,12 +82,12 @@ soak: install
 golden: install
 	$(BIN)/python -m tests.trainables.test_golden
 	$(BIN)/python -m tests.trainables.renew_digests
-	$(BIN)/python -m ablate plan --schema > search_spaces/schema.tmp && mv search_spaces/schema.tmp search_spaces/schema.json
+	$(BIN)/python -m ablate plan --schema > docs/schema.tmp && mv docs/schema.tmp docs/schema.json
 	$(BIN)/python -m tests.ablate.reference
-	$(BIN)/python -m tests.trainables.test_support_matrix search_spaces/guides/components.md
+	$(BIN)/python -m tests.trainables.test_support_matrix docs/guides/components.md
 
 docs: install demo
-	$(BIN)/python -m tests.reports.picture $$(ls -t $(OUT)/reports/ddml-*/report.html | head -n 1) search_spaces/guides/report.png
+	$(BIN)/python -m tests.reports.picture $$(ls -t $(OUT)/reports/ddml-*/report.html | head -n 1) docs/pictures/report.png
 	$(BIN)/python -m tests.tutorials
 
 size: install

@@ -20,8 +20,9 @@ from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
-from ablate.values.terminal import show_progress
-from trainables.machine.texts import check_values
+from trainables.words.metrics import is_listed
+from trainables.words.terminal import show_progress
+from trainables.words.texts import check_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,10 +129,9 @@ def prepare(
     Raises:
         ConfigError: the spec, the data or the machine has a fault.
     """
-    from trainables.data.cache import require_cache
+    from trainables.data.cache import locate_default_cache, require_cache
     from trainables.evaluation.metric import METRIC_REGISTRY
     from trainables.evaluation.metrics import EVALUATOR
-    from trainables.machine.cache_folder import locate_default_cache
 
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
@@ -155,11 +155,12 @@ def prepare(
     fingerprint = cast(Fingerprint, resolve_name(options.fingerprint))
     with require_cache(), show_progress():
         plan = build_checked_plan(loaded, options, fingerprint, cache, needs_data=runs)
-    # record what a report cannot find out: the order of studies, and metrics of other packages
+    # record what a report cannot find out: the order of studies, and metrics that no table has
     study_order, foreign_metrics = list(plan.spec.studies), {}
     for metric in (METRIC_REGISTRY[name] for name in METRIC_REGISTRY):
-        if not metric.is_own:
-            foreign_metrics[metric.name] = {"unit": metric.unit, "direction": metric.direction}
+        if not is_listed(metric.name):
+            facts = {"unit": metric.unit, "direction": metric.direction, "label": metric.label}
+            foreign_metrics[metric.name] = facts
     settings = Settings(
         out=options.folder,
         cache=cache,

@@ -30,10 +30,8 @@ from ablate.ledger.schema import convert_disk_full, is_full
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.queue import build_training_job
-from ablate.values.terminal import print_text
 from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
 from trainables.jobs.batch.files import (
     MOST_BYTES,
     RESULT_NAME,
@@ -46,8 +44,10 @@ from trainables.jobs.batch.files import (
     write_cells,
 )
 from trainables.jobs.request import Job
-from trainables.machine.files import open_regular
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.terminal import print_text
 
 LOCK_SECONDS = 5.0  # how long to wait for another process to leave a trial's folder
 

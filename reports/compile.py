@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from reports.best import format_best_config
-from reports.errors import StoreUnavailable
 from reports.figures import curves, factors, forest, heatmap, search_trials
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
@@ -19,12 +18,20 @@ from reports.pages import html, markup, table_files, verdict_text
 from reports.pages.verdict_text import VerdictSection, format_verdicts
 from reports.store import open_client
 from reports.tables.build import SOURCES, build_all
-from reports.tables.labels import declare_metrics, to_slug
+from reports.tables.labels import to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
 from reports.tables.notes import EFFECT_SIZES
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
-from reports.uri import SERVED, build_run_path, find_server_address, redact_text, redact_uri
+from trainables.words.errors import StoreUnavailable
+from trainables.words.metrics import declare_metrics
+from trainables.words.secrets import (
+    SERVED,
+    build_run_path,
+    find_server_address,
+    redact_text,
+    redact_uri,
+)
 
 CONTENT_TAG = "ablate.report_sha256"
 DESCRIPTION_TAG = "mlflow.note.content"  # what MLflow shows as a run's description

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from reports.errors import ReportError
 from reports.recipe import Recipe
 from reports.store import load_artifact, open_client, search_runs
-from reports.uri import redact_uri
+from trainables.words.errors import ReportError
+from trainables.words.secrets import redact_uri
 
 if TYPE_CHECKING:
     from pandas import DataFrame as DataFrame  # noqa: PLC0414 - mypy exports it then

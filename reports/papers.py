@@ -15,8 +15,8 @@ from typing import Literal
 import yaml
 from pydantic import Field
 
-from reports.errors import ReportError
 from reports.recipe import PrintedRows, RecipePart
+from trainables.words.errors import ReportError
 
 FOLDER = Path(__file__).with_name("published")
 UNITS = {"percent": 100.0, "one": 1.0}

@@ -14,8 +14,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from reports.errors import ReportError
 from reports.pages.verdict_text import read_verdicts
+from trainables.words.errors import ReportError
 
 HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")
 HEAD = re.compile(rf"^- ({'|'.join(HEADS)}): (.*)$", re.MULTILINE)

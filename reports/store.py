@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from reports.errors import ReportError
-from reports.uri import redact_uri
+from trainables.words.errors import ReportError
+from trainables.words.secrets import redact_uri
 
 SQLITE_PREFIX = "sqlite:///"
 PAGE_SIZE = 1000  # runs that MLflow is asked for at once

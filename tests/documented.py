@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-GUIDES = ROOT / "search_spaces" / "guides"
+GUIDES = ROOT / "docs" / "guides"
+PICTURES = ROOT / "docs" / "pictures"
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}\S.*\n)+")
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -27,12 +28,13 @@ class Command(NamedTuple):
 
 def pages() -> list[Path]:
     """Those that people write; the reference is written by its own test's generator."""
-    spaces = ROOT / "search_spaces"
     return [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
-        *sorted(spaces.glob("*.md")),
-        *sorted((spaces / "guides").glob("*.md")),
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted(GUIDES.glob("*.md")),
+        ROOT / "search_spaces" / "README.md",
+        *sorted((ROOT / "search_spaces" / "results").glob("*.md")),
         *(ROOT / name / "README.md" for name in ("ablate", "reports", "trainables")),
         ROOT / "trainables" / "jobs" / "batch" / "README.md",
         ROOT / "ablate" / "cluster" / "README.md",

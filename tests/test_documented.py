@@ -23,6 +23,7 @@ from tests.trainables.data import trees
 from tests.tutorials import LISTED, STAND_INS, list_blocks, list_tutorials
 from trainables.jobs.batch.__main__ import build_parser as batch_parser
 
+PACKAGES = ("ablate", "reports", "trainables")
 SHOWN = [command for page in pages() for command in commands(page)]
 
 
@@ -164,6 +165,21 @@ def test_links_lead_to_files() -> None:
         for page in pages()
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
         if "://" not in target and not (page.parent / target).exists()
+    ]
+    assert not dead, dead
+
+
+NAMED = re.compile(r"(?<![\w./-])(?:search_spaces|docs)/[\w./-]*\.(?:yaml|md|json|svg|png|ipynb)\b")
+
+
+def test_paths_that_documents_specs_and_docstrings_name_are_there() -> None:
+    code = (path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
+    specs = (ROOT / "search_spaces").rglob("*.yaml")
+    dead = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in (*pages(), *specs, *code, ROOT / "Makefile")
+        for name in NAMED.findall(path.read_text(encoding="utf-8"))
+        if "NAME" not in name and not (ROOT / name).is_file()
     ]
     assert not dead, dead
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainables.errors import MAX_LENGTH, ConfigError
+from trainables.words.errors import MAX_LENGTH, ConfigError
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("ablate", "trainables", "reports")

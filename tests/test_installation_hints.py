@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from ablate.cli.doctor import PACKAGES
+from ablate.cli.upkeep import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("ablate", "trainables", "reports", "search_spaces", ".ci")

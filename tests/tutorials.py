@@ -11,7 +11,7 @@ comments direct the runner:
     <!-- needs X -->               before a block: it runs only where X has a stand-in (`STAND_INS`)
     <!-- output -->                after a block: what it printed, up to `<!-- end output -->`
     <!-- output from "A" to "B" --> the lines from the first one with A up to the next one with B
-    <!-- output of PATTERN -->     a file that the block made; a picture is copied beside the page
+    <!-- output of PATTERN -->     a file that the block made; a picture is copied to docs/pictures
     <!-- ran -->                   what `STAMP` says of the last run, up to `<!-- end ran -->`
     <!-- in miniature: "A" is "B"; … -->  A is replaced in the blocks that follow, in tests alone
 
@@ -41,7 +41,7 @@ import nbformat
 from nbclient import NotebookClient
 
 from tests.ablate.submission.slurm import Cluster
-from tests.documented import GUIDES, ROOT
+from tests.documented import GUIDES, PICTURES, ROOT
 from tests.trainables.data import trees
 
 BLOCK = re.compile(
@@ -240,10 +240,10 @@ class Run:
         if part.startswith("of "):
             (made,) = self.folder.glob(part.removeprefix("of "))
             if made.suffix in (".png", ".svg"):
-                picture = GUIDES / f"{self.page.stem}_{made.name}"
+                picture = PICTURES / f"{self.page.stem}_{made.name}"
                 if not self.small:
                     shutil.copyfile(made, picture)
-                return f"![{made.stem}]({picture.name})\n"
+                return f"![{made.stem}](../pictures/{picture.name})\n"
             printed = made.read_text(encoding="utf-8")
         lines = [line.rstrip() for line in printed.splitlines()]
         while lines and not lines[-1]:

@@ -16,11 +16,11 @@ from trainables.config.network import MODE_DEFAULTS
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
-from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, get_task
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.methods.roles import list_trained_roles
+from trainables.words.errors import ConfigError
 
 
 class TrialConfig(Trial):

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from trainables.data.decode import Picture, decode_picture, map_ahead
-from trainables.data.greys import Range
-from trainables.machine.texts import escape_control_characters
+from trainables.data.decode import ImageSource, Range, decode_picture, map_ahead
+from trainables.words.texts import escape_control_characters
 
 if TYPE_CHECKING:
     from trainables.core.export import EmbeddedFolder, Model
@@ -95,7 +94,7 @@ def write_gallery(
     Greys of more than 8 bits are shown as the model sees them, by `data.grey_range`.
     """
 
-    def make_thumbnail(picture: Picture) -> Image.Image:
+    def make_thumbnail(picture: ImageSource) -> Image.Image:
         image = Image.fromarray(decode_picture(picture, None, grey_range))
         image.thumbnail((SIDE, SIDE))
         return image
@@ -105,7 +104,7 @@ def write_gallery(
     shown = [path for q in queries for path in (q.path, *(n.path for n in q.neighbours))]
     numbered = enumerate(dict.fromkeys(shown), 1)
     thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in numbered}
-    images = map_ahead(make_thumbnail, (Picture(root / path) for path in thumbs))
+    images = map_ahead(make_thumbnail, (ImageSource(root / path) for path in thumbs))
     for name, image in zip(thumbs.values(), images, strict=True):
         image.save(to / name, "JPEG", quality=82)
     # write the page

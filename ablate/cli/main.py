@@ -1,6 +1,7 @@
-"""Parse the command line and run the command, which is the module `ablate/cli/COMMAND.py`.
+"""Parse the command line and run the command.
 
-Each module has `add_arguments(command)` and `run(args)`, which returns the exit code. Only the
+A command is a function `add_COMMAND` of the module that `COMMANDS` names. It adds the command's
+arguments, and sets `run`, a function of the parsed arguments that returns the exit code. Only the
 module of the requested command is imported, and heavy libraries are imported in `run`, so that
 `--help` is immediate.
 """
@@ -15,36 +16,54 @@ from importlib import import_module
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.values.terminal import make_streams_tolerant, print_text, to_one_line
-from reports.uri import has_secret, redact_all_uris
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_option
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import has_secret, redact_all_uris
+from trainables.words.terminal import make_streams_tolerant, print_text, to_one_line
+from trainables.words.texts import check_option
 
-COMMANDS = {
-    "demo": "Run DDML's ablation on an embedded data set, as `make demo` does: the recipe ddml.",
-    "new": "Write a first spec from a few options, or copy a recipe.",
-    "explain": "Say in plain words what a spec trains and compares, or why a trial exists.",
-    "run": "Run a sweep; finished trials are reused.",
-    "plan": "Show what a spec would run.",
-    "controls": "Run known effects and nulls around the trial of a spec.",
-    "cells": "Write the trials that can start now to a file that any machine can run.",
-    "submit": "Run a sweep by array jobs of Slurm, or by processes of this machine, without Ray.",
-    "status": "Show what runs in an output folder: studies, nodes, trials, time left, failures.",
-    "stop": "Stop the runs of an output folder cleanly, like Ctrl-C.",
-    "trials": "List the trials of a sweep.",
-    "best": "Print the best configuration as a spec, with its metrics and the path of its model.",
-    "logs": "Print the log of a trial.",
-    "prune": "Remove checkpoints and weights that are no longer needed.",
-    "ledger": "Show, export or import the results in an output folder's ledger.",
-    "data": "List the data sets on this machine, or check one.",
-    "report": "Compile the tables and figures of a sweep again.",
-    "ui": "Serve MLflow's pages and the reports on this machine's loopback address.",
-    "diff": "Compare two sweeps: cells side by side, settings, versions.",
-    "evaluate": "Evaluate a trained model, or a backbone alone, on data sets.",
-    "embed": "Embed a folder of pictures with a trained model.",
-    "neighbours": "Write pages of pictures with their nearest neighbours.",
-    "backbones": "List the papers' backbones and whether their weights are on this machine.",
-    "doctor": "Show versions, GPU and disk, and what needs repair.",
+COMMANDS = {  # command → its module, and what --help says of it
+    "demo": (
+        "run",
+        "Run DDML's ablation on an embedded data set, as `make demo` does: the recipe ddml.",
+    ),
+    "new": ("new", "Write a first spec from a few options, or copy a recipe."),
+    "explain": (
+        "explain",
+        "Say in plain words what a spec trains and compares, or why a trial exists.",
+    ),
+    "run": ("run", "Run a sweep; finished trials are reused."),
+    "plan": ("run", "Show what a spec would run."),
+    "controls": ("run", "Run known effects and nulls around the trial of a spec."),
+    "cells": ("remote", "Write the trials that can start now to a file that any machine can run."),
+    "submit": (
+        "remote",
+        "Run a sweep by array jobs of Slurm, or by processes of this machine, without Ray.",
+    ),
+    "status": (
+        "watch",
+        "Show what runs in an output folder: studies, nodes, trials, time left, failures.",
+    ),
+    "stop": ("watch", "Stop the runs of an output folder cleanly, like Ctrl-C."),
+    "trials": ("results", "List the trials of a sweep."),
+    "best": (
+        "results",
+        "Print the best configuration as a spec, with its metrics and the path of its model.",
+    ),
+    "logs": ("watch", "Print the log of a trial."),
+    "prune": ("upkeep", "Remove checkpoints and weights that are no longer needed."),
+    "ledger": ("upkeep", "Show, export or import the results in an output folder's ledger."),
+    "data": ("data", "List the data sets on this machine, or check one."),
+    "report": ("results", "Compile the tables and figures of a sweep again."),
+    "ui": ("ui", "Serve MLflow's pages and the reports on this machine's loopback address."),
+    "diff": ("results", "Compare two sweeps: cells side by side, settings, versions."),
+    "evaluate": ("models", "Evaluate a trained model, or a backbone alone, on data sets."),
+    "embed": ("models", "Embed a folder of pictures with a trained model."),
+    "neighbours": ("models", "Write pages of pictures with their nearest neighbours."),
+    "backbones": (
+        "models",
+        "List the papers' backbones and whether their weights are on this machine.",
+    ),
+    "doctor": ("upkeep", "Show versions, GPU and disk, and what needs repair."),
 }
 SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
 OPTION_NAMES = {
@@ -71,10 +90,10 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
         epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {EXIT_CODES}",
     )
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, summary in COMMANDS.items():
+    for name, (module, summary) in COMMANDS.items():
         command = subparsers.add_parser(name, help=summary, description=summary)
         if name in commands:
-            import_module(f"ablate.cli.{name}").add_arguments(command)
+            getattr(import_module(f"ablate.cli.{module}"), f"add_{name}")(command)
     return top
 
 
@@ -87,11 +106,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
-    from reports.errors import ReportError
+    from trainables.words.errors import ReportError
 
     try:
         check_arguments(args)
-        code: int = import_module(f"ablate.cli.{args.command}").run(args)
+        code: int = args.run(args)
     except ConfigError as error:
         print_text(to_one_line(error), error=True)
         return 2

@@ -9,18 +9,17 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ablate.cli.locate import locate_ledger
-from ablate.cli.options import add_out, add_sweep_name, add_tracking, parse_positive
+from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger, parse_positive
 from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, silence_mlflow
-from ablate.values.child_processes import (
+from trainables.words.environment import (
     PYTHON,
     TRACKING,
     add_import_paths,
     build_public_environment,
 )
-from ablate.values.terminal import print_text
-from reports.uri import SERVED, find_server_address
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import SERVED, find_server_address
+from trainables.words.terminal import print_text
 
 HOST = "127.0.0.1"
 # What a browser on this machine calls it, with any port (of a tunnel). A web page could let a name
@@ -29,15 +28,16 @@ NAMES = ("localhost", HOST, "::1", "[::1]")
 FOLDER = "ABLATE_REPORTS"  # variable with the folder of the reports, for `build_app`
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
+def add_ui(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
     add_tracking(command)
     add_out(command)
     text = "The port on 127.0.0.1 (default: 5000)."
     command.add_argument("--port", type=parse_positive, default=5000, metavar="N", help=text)
+    command.set_defaults(run=run_ui)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_ui(args: argparse.Namespace) -> int:
     """Print the addresses of a sweep's report and of MLflow, and become MLflow's server."""
     from ablate.ledger.queries import find_sweep
     from ablate.ledger.records import Records

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.parts import (
     LEFT_OUT,
     NEUTRAL,
@@ -31,16 +32,15 @@ from ablate.designs.parts import (
     Seeds,
     SpecPart,
     check_seeds,
+    drop_unused,
     to_list,
 )
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.racing import Race
-from ablate.values.canonical import drop_unused
-from ablate.values.layers import Layer, merge_layers
-from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.paths import expand_paths, flatten_paths
 
 ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
 COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes

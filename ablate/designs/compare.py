@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.factors import Rule, check_rules, check_size, drop_excluded
+from ablate.designs.layers import Layer
 from ablate.designs.parts import (
     LEFT_OUT,
     MAX_COMBINATIONS,
@@ -23,9 +24,8 @@ from ablate.designs.parts import (
     build_cell_name,
     to_list,
 )
-from ablate.values.errors import check_known
-from ablate.values.layers import Layer
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known
 
 VARIANT = "variant"  # name of the factor whose levels are `variants`
 OTHER = ", not neutral"  # end of the name of a row with the best cell that is not neutral

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.parts import Point, build_cell_name
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 MAX_COMPONENTS = 12
 

@@ -19,7 +19,7 @@ from ablate.designs.factors import (
     expand_level,
 )
 from ablate.designs.parts import MAX_COMBINATIONS, Point, build_cell_name
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @DESIGNS.register("factorial")

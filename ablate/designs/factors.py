@@ -15,9 +15,9 @@ from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
 from ablate.samplers.branches import list_wanted_values
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import check_known, format_value, join_words
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, format_value, join_words
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
 

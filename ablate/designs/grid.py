@@ -10,7 +10,7 @@ from ablate.designs.base import DESIGNS, HEATMAP, StudyBase
 from ablate.designs.factors import check_factors, check_size
 from ablate.designs.parts import Point, build_cell_name
 from ablate.schedulers.decide import Scheduler
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @DESIGNS.register("grid")

@@ -8,16 +8,23 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 
+from ablate.designs.layers import Layer
 from ablate.samplers.sampling import Direction
 from ablate.schedulers.precision import PrecisionSeeds
-from ablate.values.canonical import MAX_SEED, MAX_SEEDS, to_canonical_json
-from ablate.values.layers import Layer
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
 
+MAX_SEEDS = 10_000
+MAX_SEED = 2**31 - 1
 MAX_CELLS = 10_000
 MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
 SHOWN = 60  # characters of a level in a cell's name
+# Options of a study added after the first release; their defaults are left out of identities.
+LATER = (
+    *("box", "by", "cross", "folds", "limits", "neutral", "objectives", "points", "population"),
+    *("prior", "race", "scheduler", "shift_seeds", "splits", "splits_seen", "warm_start", "when"),
+)
 
 # Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
 FactorLevels = tuple[tuple[str, str], ...]
@@ -186,3 +193,25 @@ def format_level(value: Any) -> str:
         return text
     digest = hashlib.sha256(to_canonical_json(value).encode()).hexdigest()[:6]
     return f"{text[: SHOWN - 8]}…{digest}"
+
+
+def drop_unused(dump: Any) -> Any:
+    """Return a dumped study without the options that later versions added and that are unused.
+
+    The identity of a sweep is a hash of such dumps, and so stays the same in later versions.
+    """
+    if isinstance(dump, list):
+        return [drop_unused(value) for value in dump]
+    if not isinstance(dump, dict):
+        return dump
+    return {key: drop_unused(dump[key]) for key in dump if not _is_unused(dump, key)}
+
+
+def _is_unused(options: dict[str, Any], key: str) -> bool:
+    """Return whether an option was added after the first release and has its default."""
+    if key in LATER:
+        return options[key] in (None, {}, [])
+    if key == "rank":  # of `around`
+        return "best_of" in options and options[key] == 1
+    # `exclude` is an older option in designs other than compare
+    return key == "exclude" and options.get("design") == "compare" and not options[key]

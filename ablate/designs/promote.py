@@ -30,7 +30,7 @@ from ablate.designs.parts import (
     Point,
     build_cell_name,
 )
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 

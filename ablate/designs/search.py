@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
-from ablate.designs.parts import MAX_CELLS, Around
+from ablate.designs.parts import MAX_CELLS, Around, drop_unused
+from ablate.ledger.limits import Limits, describe_needs
 from ablate.samplers import branches
 from ablate.samplers.any_optuna import OptunaSampler
 from ablate.samplers.sampling import SAMPLERS, Direction, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
-from ablate.values.canonical import drop_unused
-from ablate.values.limits import Limits, describe_needs
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     SamplerName = str

@@ -25,13 +25,9 @@ from reports.stats.planning import (
     draw_half_widths,
 )
 from reports.tables.advice import format_half_widths
-from reports.tables.labels import (
-    HALF_WIDTH,
-    display_scale,
-    format_confidence,
-    format_metric_name,
-)
-from trainables.errors import ConfigError
+from reports.tables.labels import format_confidence
+from trainables.words.errors import ConfigError
+from trainables.words.metrics import HALF_WIDTH, display_scale, format_metric_name
 
 SHARES = (0.85, 0.5)  # of the draws in which a proposed design is short enough
 MOST_SEEDS, MOST_BLOCKS = 100, 400  # of a split; of a study without splits

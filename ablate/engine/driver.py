@@ -35,8 +35,8 @@ from ablate.sweep.required_inputs import has_undecided_weights
 from ablate.tracking.base import EndStatus
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
-from ablate.values.child_processes import HUB, RAY, STORAGE, build_public_environment
-from ablate.values.terminal import print_text
+from trainables.words.environment import HUB, RAY, STORAGE, build_public_environment
+from trainables.words.terminal import print_text
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAIN_SECONDS = 15.0  # that the end of a run waits for a tracker that reports do not read

@@ -22,9 +22,9 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
 from ablate.ledger.owner import STALE_SECONDS, Owner
-from trainables.errors import ConfigError
-from trainables.machine.files import read_regular
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.files import read_regular
+from trainables.words.texts import expand_user_path
 
 FOLDER = "drivers"
 POLL_SECONDS = 0.5

@@ -11,11 +11,11 @@ from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
-from ablate.values.errors import check_known, join_words
-from ablate.values.terminal import print_text
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, join_words
+from trainables.words.terminal import print_text
 
 OPTION = "--cell"
 MOST_NAMES = 16  # cells in an error message

@@ -19,7 +19,7 @@ import psutil
 
 from ablate.engine.driver_status import list_drivers
 from ablate.tracking.store import build_client_uri, silence_mlflow
-from ablate.values.child_processes import (
+from trainables.words.environment import (
     PYTHON,
     TRACKING,
     add_import_paths,
@@ -82,7 +82,7 @@ def refresh_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
         if is_due and time.process_time() + cost <= SHARE * measure_cpu(driver):
             from ablate.tracking.views import provide_classes
             from reports import compile as compiler
-            from reports.uri import redact_text
+            from trainables.words.secrets import redact_text
 
             last, began, shown = time.monotonic(), time.process_time(), stored
             try:

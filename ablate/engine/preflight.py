@@ -24,10 +24,10 @@ from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState
-from ablate.values.terminal import print_text, show_progress
 from reports.tables.warnings import FEWEST_STEPS
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.config.images import DataConfig
+from trainables.data.archives import join_names
 from trainables.data.cache import require_cache
 from trainables.data.dataset import (
     DATASETS,
@@ -37,12 +37,12 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.features import has_features
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.files.faults import list_single_classes
 from trainables.data.sampler import check_batch, count_steps_per_epoch
 from trainables.data.splits import Splits, split_dataset
-from trainables.errors import ConfigError
+from trainables.data.survey import list_single_classes
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text, show_progress
 
 FEWEST_CLASSES = 5  # that select epochs and settings, below which a plan warns
 FETCH = "`ablate backbones SPEC --fetch` downloads all that timm and torchvision offer."

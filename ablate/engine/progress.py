@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ablate.engine.driver_status import Node, StudyRow, format_duration, format_study_row
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.progression import Progression
-from trainables.evaluation.metric_name import MetricName
-from trainables.machine.texts import escape_control_characters
+from trainables.words.metrics import MetricName
+from trainables.words.texts import escape_control_characters
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.tracking.store import format_command_line
-from ablate.values.child_processes import build_public_environment
+from trainables.words.environment import build_public_environment
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
 # the name in records → the name of the installed distribution

@@ -37,14 +37,14 @@ from ablate.sweep.pilots import describe_advice, load_pilots
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
 from ablate.sweep.trial_costs import build_cost_key
-from ablate.values.child_processes import HUB, build_public_environment, run_module
-from ablate.values.terminal import print_text
 from reports.stats.describe import pooled_sd
 from reports.tables.labels import format_ratio
 from reports.tables.term_shares import DROWNING, INACTIVE
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job
+from trainables.words.environment import HUB, build_public_environment, run_module
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 MOST_PILOTS = 24  # kinds of trials that are tried
 MEMORY_SHARE = 0.9  # of a machine or GPU that trials may fill

@@ -23,9 +23,9 @@ from pydantic import (
 from pydantic_core import from_json
 from typing_extensions import TypedDict  # pydantic refuses that of Python 3.11
 
+from ablate.ledger.limits import Limits
 from ablate.ledger.schema import RESTORE, LedgerDamage
-from ablate.values.errors import format_value
-from ablate.values.limits import Limits
+from trainables.words.messages import format_value
 
 Row = dict[str, Any]
 MOST_KEYS = 4  # of a row, in a message

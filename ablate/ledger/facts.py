@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.limits import Needs, read_needs
 from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_differences
-from ablate.values.limits import Needs, read_needs
 
 
 @dataclass(frozen=True)

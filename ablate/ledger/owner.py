@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import psutil
 
-from trainables.errors import ConfigError
 from trainables.machine.processes import host_name, is_running
+from trainables.words.errors import ConfigError
 
 _TEXT_FORM = re.compile(r"(.*)/([0-9]{1,9})/([0-9]{1,12}(?:\.[0-9]+)?)")
 HEARTBEAT_SECONDS = 5.0

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from ablate.ledger.columns import Row
+from ablate.ledger.limits import Limits, describe_needs, read_needs
 from ablate.ledger.records import NO_FOLD, Records
-from ablate.values.limits import Limits, describe_needs, read_needs
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @dataclass(frozen=True)

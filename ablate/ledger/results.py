@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING, Any
 from ablate.ledger import queries
 from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
-from ablate.values.errors import check_known
-from ablate.values.paths import find_varied_paths, flatten_paths, get_at, has_path
-from ablate.values.terminal import print_text, to_one_line
 from reports.best import BestCell, CellTrial, choose_best_cell, format_best_spec, list_unit_paths
 from reports.frame import list_objectives
 from reports.pages.table_files import escape_formula
 from trainables.core.trial_folder import EXPORT, TRIALS, locate_trial_folder
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known
+from trainables.words.metrics import ACCURACIES, SELECTING, MetricName
+from trainables.words.paths import find_varied_paths, flatten_paths, get_at, has_path
+from trainables.words.terminal import print_text, to_one_line
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COMMENTED_METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")
 CELL_COLUMNS = ("fold", "study", "cell", "idx", "seed", "trial_id")
 FACTS = (
     *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
@@ -161,7 +160,7 @@ class Best(BestCell):
         metric_lines = [
             f"{name} {value:.4f}"
             for name, value in self.metrics.items()
-            if MetricName.parse(name).metric in COMMENTED_METRICS
+            if MetricName.parse(name).metric in (*SELECTING, *ACCURACIES)
         ]
         yield f"metrics: {', '.join(metric_lines)}"
         if not self.model.is_file():

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ablate.ledger.sqlite_files import NoDatabase, read_header
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 # Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order
 # of the columns of cells, 6 sources and same_code, 7 trials.checkpoint, 8 warm_starts, 9 the table

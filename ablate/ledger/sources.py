@@ -18,7 +18,7 @@ from ablate.ledger.ledger import Ledger
 from trainables.core import components, source_digests
 from trainables.core.code_version import Code
 from trainables.core.components import EVALUATOR
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import COMPARED, list_upstream_studies
-from ablate.designs.parts import NEUTRAL_POINT, InheritedConfig, Point
+from ablate.designs.layers import Stack, find_origin
+from ablate.designs.parts import MAX_SEED, NEUTRAL_POINT, InheritedConfig, Point
 from ablate.plan import inheritance
 from ablate.plan.fairness import find_rows_of_other_regimes
 from ablate.plan.plan import MAX_EXAMINED, Fingerprint, Overrides, Plan
@@ -16,19 +17,17 @@ from ablate.samplers.space import Axis, Space
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.checks import METRICS, check_compared, report_metrics
 from ablate.spec.model import LoadedSpec
-from ablate.values.canonical import MAX_SEED
-from ablate.values.errors import check_known, describe_unknown_metric, format_value
-from ablate.values.layers import Stack, find_origin
-from ablate.values.paths import find_at, has_path, is_path_within
 from trainables.backbones.backbone import check_fits
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
-from trainables.data.files.data_set_markers import DataMissing
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
+from trainables.data.archives import DataMissing
 from trainables.evaluation.metrics import ALL, needs_embeddings_alone
 from trainables.evaluation.tasks import TASKS, Task, get_task
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, describe_unknown_metric, format_value
+from trainables.words.metrics import MetricName
+from trainables.words.paths import find_at, has_path, is_path_within
 
 
 def build_checked_plan(

@@ -24,13 +24,13 @@ from ablate.designs.parts import NEUTRAL, Around, Point
 from ablate.designs.study import Study
 from ablate.plan.neutral import get_neutral_options
 from ablate.plan.plan import Plan
-from ablate.values.errors import format_value
-from ablate.values.paths import flatten_paths, is_path_within
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.core.identity import dump_identity
 from trainables.data.dataset import resolve_data_config
 from trainables.trial import TrialConfig
+from trainables.words.messages import format_value
+from trainables.words.paths import flatten_paths, is_path_within
 
 PUBLISHED = "or say `tuning: as_published` if its settings are those printed in a paper"
 SHOWN = 4  # rows or paths that a line names

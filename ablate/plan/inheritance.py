@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.designs.base import list_upstream_studies
 from ablate.designs.study import Study
-from ablate.values.paths import expand_paths, get_at, has_path
+from trainables.words.paths import expand_paths, get_at, has_path
 
 Studies = Mapping[str, Study]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.parts import NEUTRAL
-from ablate.values.layers import Layer, merge_layers
-from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
+from trainables.words.errors import ConfigError
 
 
 def get_neutral_options(method: str) -> dict[str, Any]:

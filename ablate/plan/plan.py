@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
+from ablate.designs.layers import Layer, Stack, merge_layers
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, expand_seeds
 from ablate.plan import inheritance
 from ablate.plan.inheritance import Lineage
@@ -22,15 +23,14 @@ from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
 from ablate.spec.same_rates import map_same_rates_studies
 from ablate.spec.searches import map_copies, map_judged_copies
-from ablate.values.canonical import compute_canonical_hash
-from ablate.values.errors import check_known
-from ablate.values.layers import Layer, Stack, merge_layers
-from ablate.values.paths import expand_paths, flatten_paths
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
+from trainables.words.canonical import compute_canonical_hash
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known
+from trainables.words.metrics import MetricName
+from trainables.words.paths import expand_paths, flatten_paths
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.values.errors import (
-    explain_validation_error,
-    find_closest,
-    is_free,
-    join_words,
-    list_fields_at,
-)
-from ablate.values.layers import NAMED, Layer, Stack, find_origin, merge_layers, overlay_mappings
-from ablate.values.paths import flatten_paths
+from ablate.designs.layers import NAMED, Layer, Stack, find_origin, merge_layers, overlay_mappings
+from ablate.spec.validation import explain_validation_error, is_free, list_fields_at
 from trainables.data.dataset import DATASETS
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.messages import find_closest, join_words
+from trainables.words.paths import flatten_paths
 
 Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
 

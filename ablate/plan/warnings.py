@@ -4,17 +4,17 @@ from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness
 from ablate.plan.plan import Plan
 from ablate.spec.checks import COMPARING
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value
-from ablate.values.paths import expand_paths, flatten_paths
 from reports.stats.planning import compute_detectable_size
-from reports.tables.labels import (
+from trainables.words.canonical import to_canonical_json
+from trainables.words.messages import format_value
+from trainables.words.metrics import (
     HALF_WIDTH,
     choose_smallest_effect,
     display_scale,
     format_metric_name,
     is_share,
 )
+from trainables.words.paths import expand_paths, flatten_paths
 
 
 def list_study_notes(plan: Plan, name: str) -> list[str]:

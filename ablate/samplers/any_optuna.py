@@ -29,8 +29,8 @@ from ablate.samplers.history import ObservedTrial, draw_seed
 from ablate.samplers.optuna_samplers import suggest_values
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
-from trainables.machine.texts import expand_user_path
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -12,10 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ablate.samplers.space import Space
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value, join_words, suggest_nearest
-from ablate.values.paths import get_at, has_path
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
+from trainables.words.messages import format_value, join_words, suggest_nearest
+from trainables.words.paths import get_at, has_path
 
 
 def find_parent(space: Space, path: str) -> str | None:

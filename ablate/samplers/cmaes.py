@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SIGMA = 1 / 6
 

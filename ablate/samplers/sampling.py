@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Direction = Literal["maximize", "minimize"]
 

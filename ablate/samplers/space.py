@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from ablate.values.canonical import to_canonical_json
-from ablate.values.errors import format_value
 from reports.stats.importance import TINY, Levels
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
+from trainables.words.messages import format_value
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

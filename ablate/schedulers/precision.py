@@ -26,7 +26,7 @@ from pydantic import Field, model_validator
 
 from ablate.schedulers.racing import Standing
 from trainables.config.registry import Strict
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 class PrecisionSeeds(Strict, extra="forbid", frozen=True):

@@ -9,22 +9,17 @@ from ablate.designs.study import Study
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
 from ablate.schedulers.precision import PrecisionSeeds
-from ablate.values.errors import check_known, describe_unknown_metric, format_value, join_words
-from ablate.values.paths import is_path_within
-from reports.errors import ReportError
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.papers import compute_printed_gain
 from reports.recipe import Figure, Recipe, Table, to_level_name
 from reports.tables.labels import is_baseline
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
+from trainables.words.errors import ConfigError, ReportError
+from trainables.words.messages import check_known, describe_unknown_metric, format_value, join_words
+from trainables.words.metrics import ACCURACIES, AT_END, MetricName
+from trainables.words.paths import is_path_within
 
-_NAMES = (
-    "map_at_r",
-    *(f"recall_at_{k}" for k in (1, 2, 4, 8, 10, 100, 1000)),
-    *("r_precision", "map_at_1000", "nmi", "ami", "f1", "top_1_accuracy", "top_5_accuracy"),
-)
+_NAMES = (*AT_END, *ACCURACIES)
 METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)

@@ -11,10 +11,10 @@ or the file gives an axis for one of these weights.
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.values.errors import join_words
-from ablate.values.layers import Layer, merge_layers
-from ablate.values.paths import flatten_paths
-from trainables.errors import ConfigError
+from ablate.designs.layers import Layer, merge_layers
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words
+from trainables.words.paths import flatten_paths
 
 DEFAULT = "default"
 SECTIONS = ("optimizer", "loss", "method", "backbone")

@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.parts import Seeds, SpecPart, check_seeds, expand_seeds
 from ablate.samplers.space import Axis
-from ablate.values.errors import join_words
-from ablate.values.layers import Layer, merge_layers
-from ablate.values.paths import flatten_paths
-from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words
+from trainables.words.metrics import MetricName
+from trainables.words.paths import flatten_paths
 
 SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
 

@@ -14,9 +14,9 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.checks import METRICS, check_compared
 from ablate.spec.equal_budget import Fair
-from ablate.values.errors import describe_unknown_metric, format_value
 from reports.recipe import Recipe
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import describe_unknown_metric, format_value
 
 SMALLEST = 0.01  # smallest share of a core or GPU, since no machine runs more than 100 trials
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ablate.designs.layers import overlay_mappings
 from ablate.designs.study import Study
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
 from ablate.spec.default_space import expand_default_spaces
@@ -20,11 +21,11 @@ from ablate.spec.recipes import locate_spec
 from ablate.spec.same_rates import add_same_rates_studies
 from ablate.spec.searches import add_search_copies, check_copies
 from ablate.spec.templates import expand_templates
+from ablate.spec.validation import explain_validation_error
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.errors import explain_validation_error, format_value, join_words, suggest_nearest
-from ablate.values.layers import overlay_mappings
-from trainables.errors import ConfigError
-from trainables.machine.texts import check_text, check_values
+from trainables.words.errors import ConfigError
+from trainables.words.messages import format_value, join_words, suggest_nearest
+from trainables.words.texts import check_text, check_values
 
 SHOWN = 20  # studies named in a message
 

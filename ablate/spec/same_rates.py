@@ -13,7 +13,7 @@ from typing import Any
 from ablate.designs.compare import Compare
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.model import Spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ENDING = "_same_rates"
 FACTOR = {"same_rates": {"plain": {"trial": {"method": {"name": "plain"}}}}}

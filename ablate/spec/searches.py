@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.designs.base import list_upstream_studies
-from ablate.designs.parts import OF, expand_seeds
+from ablate.designs.parts import MAX_SEEDS, OF, expand_seeds
 from ablate.designs.study import Study
 from ablate.schedulers.precision import PrecisionSeeds
 from ablate.spec.model import Spec
-from ablate.values.canonical import MAX_SEEDS
-from ablate.values.errors import join_words
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.messages import join_words
 
 ENDING = "_search"
 SHIFT = MAX_SEEDS  # of the seeds from one search to the next; `seeds: n` has no seed so large

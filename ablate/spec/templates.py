@@ -26,9 +26,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.values.errors import check_known, format_value
-from ablate.values.layers import overlay_mappings
-from trainables.errors import ConfigError
+from ablate.designs.layers import overlay_mappings
+from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, format_value
 
 FOR, ALL = "for", "all"
 Factors = Mapping[str, dict[str, Any]]  # factor → level → its part of a study; None: left out

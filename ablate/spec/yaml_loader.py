@@ -20,11 +20,10 @@ from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from ablate.spec.recipes import list_recipes
-from ablate.values.errors import suggest_nearest
-from trainables.errors import ConfigError
-from trainables.machine.files import open_regular
-from trainables.machine.texts import LARGEST, build_length_error, check_text
+from ablate.spec.recipes import suggest_recipe
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular
+from trainables.words.texts import LARGEST, build_length_error, check_text
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB per second
 MAX_NODES = 10_000
@@ -100,7 +99,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
             raw = stream.read(MAX_BYTES + 1)
         text = raw.decode("utf-8-sig")
     except FileNotFoundError:
-        remedy = suggest_nearest(name.removesuffix(".yaml"), list_recipes(), "Check the path.")
+        remedy = suggest_recipe(name, "Check the path.")
         if Path(f"{name}.yaml") in path.parent.glob("*.yaml"):
             remedy = f"Did you mean {name + '.yaml'!r}?"
         raise ConfigError(

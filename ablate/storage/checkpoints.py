@@ -20,7 +20,6 @@ from pathlib import Path
 from ablate.ledger.ledger import Ledger
 from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.storage.store import OPTION, Storage, StorageError
-from reports.uri import HIDDEN, has_secret
 from trainables.core.trial_folder import (
     CONFIG,
     EXPORT,
@@ -31,9 +30,10 @@ from trainables.core.trial_folder import (
     check_trial_id,
     locate_trial_folder,
 )
-from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint, find_newest
-from trainables.machine.files import join_inside
+from trainables.words.errors import ConfigError
+from trainables.words.files import join_inside
+from trainables.words.secrets import HIDDEN, has_secret
 
 RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # RESULT last: it shows that the others are here
 AGAIN_SECONDS = 5.0  # between two attempts of a file transfer

@@ -42,9 +42,9 @@ from ablate.ledger.sqlite_files import (
     write_ahead,
 )
 from ablate.storage.store import OPTION, Storage, StorageError
-from trainables.errors import ConfigError
-from trainables.machine.files import write_json
 from trainables.machine.processes import host_name
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_json
 
 COPY_SECONDS = 60.0
 LEDGER, LEASE, NOTE = "ledger.sqlite", "ledger.json", "storage.json"

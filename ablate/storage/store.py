@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reports.uri import redact_text, redact_uri
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import redact_text, redact_uri
 
 OPTION = "--storage"
 ENV = "env:"

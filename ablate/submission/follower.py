@@ -28,13 +28,13 @@ from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.submission import record
 from ablate.submission.record import FOLDER, Submission
-from ablate.values.child_processes import PYTHON
-from ablate.values.terminal import print_text
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.batch.files import RESULT_NAME, Entry, digest
 from trainables.machine.devices import resolve_device
+from trainables.words.environment import PYTHON
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import print_text
 
 MOST_TASKS = 1000  # Slurm's default `MaxArraySize` allows the numbers up to 1000
 MOST_SECONDS = 30.0  # between two questions for states

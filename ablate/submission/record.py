@@ -21,14 +21,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from ablate.values.child_processes import (
-    HUB,
-    SLURM,
-    add_import_paths,
-    build_public_environment,
-)
-from trainables.errors import ConfigError
-from trainables.machine.files import write_atomically
+from trainables.words.environment import HUB, SLURM, add_import_paths, build_public_environment
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
 
 FOLDER, RECORD = "submitted", "job.json"
 

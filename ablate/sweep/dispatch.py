@@ -19,9 +19,9 @@ from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobQueue, JobSettings, Order, Rank, build_training_job
 from trainables.core.trial_folder import locate_trial_folder
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 
 @dataclass

@@ -27,7 +27,7 @@ from reports.stats.wider_claims import (
     build_class_rule,
 )
 from reports.tables.advice import advise_on_row
-from reports.tables.labels import HALF_WIDTH, choose_smallest_effect, display_scale
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 @dataclass(frozen=True)

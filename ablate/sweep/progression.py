@@ -15,6 +15,7 @@ from ablate.designs.base import SampledDesign, StudyBase
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.ledger.columns import Row
 from ablate.ledger.facts import Facts
+from ablate.ledger.limits import MOST_INFEASIBLE
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
@@ -28,14 +29,9 @@ from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState, get_limits
 from ablate.sweep.trial_costs import TrialCosts
 from ablate.sweep.warm_start import fix_warm_trials, observe_warm_trials
-from ablate.values.limits import MOST_INFEASIBLE
-from ablate.values.paths import find_at, get_at, has_path
-from reports.tables.labels import (
-    HALF_WIDTH,
-    choose_smallest_effect,
-    display_scale,
-    is_baseline,
-)
+from reports.tables.labels import is_baseline
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
+from trainables.words.paths import find_at, get_at, has_path
 
 
 def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int) -> list[int]:

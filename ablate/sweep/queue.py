@@ -16,11 +16,11 @@ from pathlib import Path
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
-from ablate.values.paths import find_at
 from trainables.config.network import BackboneConfig
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Job
+from trainables.words.paths import find_at
 
 WAIT_SECONDS = 1.0  # until a trial that another driver runs is tried again
 

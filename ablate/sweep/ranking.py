@@ -10,8 +10,8 @@ from ablate.ledger.results import read_values
 from ablate.plan import neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
-from ablate.values.paths import get_at, has_path
 from reports.best import average_values, rank_cells
+from trainables.words.paths import get_at, has_path
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.designs.base import ENSEMBLE
+from ablate.designs.layers import find_origin
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.designs.study import Study
 from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.values.canonical import to_canonical_json
-from ablate.values.layers import find_origin
-from ablate.values.paths import expand_paths, has_path
 from trainables.config.images import DataConfig
 from trainables.config.network import PART_OPTIONS, BackboneConfig
 from trainables.config.sections import TrainingConfig
 from trainables.data.dataset import resolve_data_config
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
+from trainables.words.paths import expand_paths, has_path
 
 SECTIONS = ("data", "training", "backbone")
 BATCH = ("training.batch_size", "training.per_class")

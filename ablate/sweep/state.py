@@ -8,13 +8,13 @@ from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.facts import Facts
+from ablate.ledger.limits import Limits
 from ablate.plan.plan import Cell, Plan
 from ablate.samplers.history import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
-from ablate.values.limits import Limits
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Fold, Job
-from trainables.machine.files import join_inside
+from trainables.words.files import join_inside
 
 
 @dataclass

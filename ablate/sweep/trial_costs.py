@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.ledger import queries
+from ablate.ledger.limits import read_needs
 from ablate.ledger.records import Records
-from ablate.values.limits import read_needs
 
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.ledger.facts import Facts
+from ablate.ledger.limits import read_needs
 from ablate.ledger.queries import find_sweep, list_sweep_trials
 from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Plan
@@ -21,11 +22,10 @@ from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.space import Space
 from ablate.sweep.state import get_limits
-from ablate.values.limits import read_needs
-from ablate.values.paths import flatten_paths, is_path_within
 from trainables.core.identity import compute_config_hash
-from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
+from trainables.words.metrics import MetricName
+from trainables.words.paths import flatten_paths, is_path_within
 
 
 def fix_warm_trials(plan: Plan, facts: Facts, name: str, *, record: bool) -> None:

@@ -31,8 +31,8 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.splits import split_dataset
-from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 DataOptions = Mapping[str, Any]  # the section `data` of a trial: the name, the folder, options
 SIDE = 32  # image size of the checks, in pixels

@@ -18,7 +18,7 @@ from ablate.designs.base import StudyBase
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 def check(study: Mapping[str, Any], **spec: Any) -> StudyBase:

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from ablate.testing.trials import Component, list_options
 from trainables.core.network import build_method
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, BatchNeeds, Pairs
 from trainables.methods.base import Method
 from trainables.streams import create_generator
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 C, D, B = 6, 8, 12  # classes, dimensions, images
 MANY = 11_318  # training classes of Stanford Online Products

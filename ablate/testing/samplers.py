@@ -17,8 +17,8 @@ from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import propose
 from ablate.samplers.space import Axis
-from ablate.values.canonical import to_canonical_json
-from trainables.errors import ConfigError
+from trainables.words.canonical import to_canonical_json
+from trainables.words.errors import ConfigError
 
 # One axis of each kind, and two that are active only with certain values of another.
 SPACE: dict[str, Any] = {

@@ -23,7 +23,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_sweep_trials
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
 

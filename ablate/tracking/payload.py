@@ -11,10 +11,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from ablate.values.canonical import to_canonical_json
-from ablate.values.paths import flatten_paths
-from reports.uri import FLAT
-from trainables.evaluation.metric_name import MetricName
+from trainables.words.canonical import to_canonical_json
+from trainables.words.metrics import MetricName
+from trainables.words.paths import flatten_paths
+from trainables.words.secrets import FLAT
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000

@@ -21,8 +21,8 @@ from filelock import FileLock
 from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
 from ablate.storage.store import ENV, expand_variable
 from reports.store import QUIET
-from reports.uri import has_secret, redact_text, redact_uri
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.secrets import has_secret, redact_text, redact_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

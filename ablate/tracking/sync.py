@@ -23,11 +23,11 @@ from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
-from ablate.values.paths import find_varied_paths
 from reports.frame import list_objectives
 from reports.store import search_runs
-from reports.uri import has_secret, redact_text, redact_uri
 from trainables.machine.processes import host_name
+from trainables.words.paths import find_varied_paths
+from trainables.words.secrets import has_secret, redact_text, redact_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,7 +16,7 @@ import yaml
 
 from ablate.tracking import payload
 from ablate.tracking.base import OPTION, TrialRun, TrialTracker
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 FOLDER = "tensorboard"  # in the output folder
 FILE = "events.out.tfevents.0.ablate"  # TensorBoard reads files with "tfevents" in their name

@@ -17,7 +17,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import count_unlogged
 from ablate.ledger.schema import LedgerDamage, LedgerError
 from ablate.tracking.base import EndStatus, Tracker, extract_first_line
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RETRY_SECONDS = 0.5  # between two tries when closing
 LAST_SECONDS = 1.0  # that `close` waits for a thread that was given up

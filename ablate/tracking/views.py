@@ -14,13 +14,13 @@ from pathlib import Path
 from ablate.ledger.records import Records
 from ablate.storage.checkpoints import fetch_weights
 from ablate.tracking.store import Store, build_client_uri
-from ablate.values.child_processes import build_public_environment, run_module
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame
 from reports.store import open_client
-from reports.uri import build_sweep_path
 from trainables.core.trial_folder import TRIALS, VIEWS, locate_trial_folder
 from trainables.jobs.request import Request, TrialViews, View
+from trainables.words.environment import build_public_environment, run_module
+from trainables.words.secrets import build_sweep_path
 
 LOG = logging.getLogger("ablate")
 
@@ -37,7 +37,7 @@ def compile_report(
         ReportError: the store does not answer, or lacks what a report needs.
     """
     from reports import compile as compiler
-    from reports.errors import ReportError, StoreUnavailable
+    from trainables.words.errors import ReportError, StoreUnavailable
 
     uri, trials = build_client_uri(store.uri), store.out / TRIALS
 
@@ -109,7 +109,7 @@ def _compute_views(
     trials: tuple[TrialViews, ...], device: str, environment: Mapping[str, str]
 ) -> None:
     """Compute views of trained models in a subprocess, and warn of each view that failed."""
-    from trainables.machine.cache_folder import locate_default_cache
+    from trainables.data.cache import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
     request = Request(trials, device, threads, locate_default_cache().resolve())

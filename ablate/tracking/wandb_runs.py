@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ablate.tracking import payload
 from ablate.tracking.base import OPTION, TrialRun, TrialTracker
 from trainables.core.trial_folder import check_trial_id
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     import wandb

@@ -13,6 +13,7 @@ from reports.recipe import Figure
 from reports.stats.describe import summarize
 from reports.tables import labels
 from reports.tables.cells import describe_metric, find_sign, find_unit, group_by_cell
+from trainables.words.metrics import display_scale, format_metric_label
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -46,7 +47,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     import pandas as pd
 
     metric, studies = recipe.metric, recipe.studies
-    name, axis = labels.format_metric_label(metric), COSTS[options.cost]
+    name, axis = format_metric_label(metric), COSTS[options.cost]
     by_study = {study: collect_cost_points(frame, study, metric, options.cost) for study in studies}
     selected = [frame.select_study(study) for study in studies]
     has_folds = any(cells["fold"].notna().any() for cells in selected)
@@ -117,7 +118,7 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
     keys = list(dict.fromkeys(["cell", unit, "seed", "search"]))
     costs = cells.groupby(keys, sort=False, dropna=False)[cost].sum(min_count=1)  # over folds
     costs = costs.groupby(["cell", unit], sort=False).mean().to_dict()
-    scale = labels.display_scale(metric)
+    scale = display_scale(metric)
     points = []
     for cell, values in group_by_cell(cells, metric).items():
         quality = summarize(list(values.values()))

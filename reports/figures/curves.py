@@ -9,6 +9,7 @@ from reports.frame import DataFrame, Frame
 from reports.recipe import Curves
 from reports.tables import labels
 from reports.tables.cells import find_sign, find_unit, summarize_cells
+from trainables.words.metrics import display_scale, format_metric_label
 
 
 @plot.use_report_style()
@@ -19,8 +20,8 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     """
     import pandas as pd
 
-    metric, scale = recipe.metric, labels.display_scale(recipe.metric)
-    metric_label = labels.format_metric_label(metric)
+    metric, scale = recipe.metric, display_scale(recipe.metric)
+    metric_label = format_metric_label(metric)
     parts = [part for study in recipe.studies for part in _select_cells(frame, recipe, study)]
     units = plot.name_units(cells for _, cells in parts) or "seeds"
     title = labels.replace_greek_names(recipe.title) or metric_label

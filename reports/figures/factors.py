@@ -21,6 +21,12 @@ from reports.tables.effects import (
     explain_attribution,
     fit_study,
 )
+from trainables.words.metrics import (
+    display_scale,
+    format_difference_label,
+    format_metric_label,
+    is_share,
+)
 
 DECADE = 10.0
 
@@ -43,7 +49,7 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     import pandas as pd
 
     metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
-    metric_label = labels.format_metric_label(metric)
+    metric_label = format_metric_label(metric)
     cells = [_select_factor_cells(frame, study, recipe) for study in recipe.studies]
     prefixes = recipe.studies if len(cells) > 1 else [""]
     lines: list[Line] = []
@@ -141,7 +147,7 @@ def collect_lines(cells: DataFrame, recipe: FactorCurves, prefix: str = "") -> l
 
 def _build_line(cells: DataFrame, metric: str, label: str) -> Line:
     """Return the line of a metric's mean and 95 % interval at each level of x with a result."""
-    scale = labels.display_scale(metric)
+    scale = display_scale(metric)
     points: list[tuple[Any, float, float, float, int]] = []
     for x in plot.sort_levels(list(cells["x"])):
         rows = cells[[value == x for value in cells["x"]]]
@@ -242,7 +248,7 @@ def _compute_mean(data: Cells, levels: dict[str, str], metric: str) -> Mean | No
     for coords, values in data:
         if all(coords.get(name, "") == level for name, level in levels.items()):
             for seed, value in values.items():
-                by_seed.setdefault(seed, []).append(value * labels.display_scale(metric))
+                by_seed.setdefault(seed, []).append(value * display_scale(metric))
     most = max(map(len, by_seed.values()), default=0)
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == most]
     if (summary := summarize(means)) is None:
@@ -268,12 +274,12 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> p
     spots: list[plot.Tooltip] = []
     for panel, pair in zip(panels, drawn_pairs, strict=True):
         spots += _draw_pair_panel(panel, pair, factorial.levels, metric)
-    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
+    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
     counts = [n for pair in drawn_pairs for *_, n in pair.means.values()]
     units = plot.name_units([cells])
     bars = f"; bars: 95 % t intervals over {units}" if max(counts, default=0) > 1 else ""
     caption = (
-        f"{labels.format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
+        f"{format_metric_label(metric)}, {find_protocol(frame)}: mean over the other "
         f"factors and {plot.format_counts(counts, units)}{bars}. Parallel lines: no interaction. "
         "The size of the interaction is in the panel's title, as in the table of effects."
     )
@@ -324,8 +330,8 @@ def _format_effect(effect: Effect | None, metric: str) -> str:
     if effect.estimate is not None:  # both factors have two levels
         interval = effect.estimate, effect.low, effect.high
         return f"\neffect {labels.format_with_interval(*interval, metric, 2)}"
-    unit = " points" if labels.is_share(metric) else ""
-    spread = labels.format_number(effect.spread * labels.display_scale(metric), 2)
+    unit = " points" if is_share(metric) else ""
+    spread = labels.format_number(effect.spread * display_scale(metric), 2)
     return f"\nrange {spread}{unit}"
 
 
@@ -343,10 +349,10 @@ def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> plot.DrawnFigure
     factorial = fit_study(frame, cells, metric)
     attribution = attribute_with_error(factorial) if factorial.is_full else None
     title = labels.replace_greek_names(recipe.title) or f"{study}: what each component gains"
-    shares, factor = attribution.values if attribution else {}, labels.display_scale(metric)
+    shares, factor = attribution.values if attribution else {}, display_scale(metric)
     ranked = sorted(shares, key=lambda name: -shares[name])
     drawing, panel = plot.create_single_panel(title, 0.95 + 0.3 * max(len(shares), 2))
-    panel.set_xlabel(f"Shapley value, {labels.format_difference_label(metric)}")
+    panel.set_xlabel(f"Shapley value, {format_difference_label(metric)}")
     spots = []
     if attribution is None:
         plot.draw_empty_message(panel, "no seed has every cell")

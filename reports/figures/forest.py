@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import reports.figures.figure as plot
-from reports.tables import labels
 from reports.tables.questions import (
     Answer,
     Question,
@@ -16,6 +15,7 @@ from reports.tables.questions import (
     join_levels,
 )
 from reports.tables.verdict import Verdict
+from trainables.words.metrics import display_scale, format_difference_label
 
 MAX_ROWS = 80  # a taller figure is no overview
 MARKS = {
@@ -91,7 +91,7 @@ def _has_gain(verdict: Verdict) -> bool:
 def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[plot.Tooltip]:
     """Draw the answers to one question under it; return the tooltips."""
     metric = question.verdict.metric
-    factor, smallest_effect = labels.display_scale(metric), question.verdict.smallest
+    factor, smallest_effect = display_scale(metric), question.verdict.smallest
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x")
     text_style: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False}
@@ -132,6 +132,6 @@ def _draw_panel(axes: plot.Axes, question: Question, lines: list[Line]) -> list[
         axes.annotate(f"{interval}\n{call}", (1, y), va="center", color=colour, **at_right)
     axes.set_yticks(list(names), list(names.values()), linespacing=0.9)
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {labels.format_difference_label(metric)}")
+    axes.set(ylim=(len(lines) - 0.4, -0.8), xlabel=f"Δ {format_difference_label(metric)}")
     axes.spines["left"].set_visible(False)
     return spots

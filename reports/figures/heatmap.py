@@ -15,6 +15,7 @@ from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_cell, group_by_seed
+from trainables.words.metrics import display_scale, format_metric_label
 
 SPAN = 6.0  # sds of the seeds that the colours span at least, so that noise looks like noise
 
@@ -48,7 +49,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
     # the studies whose cells give the sd, and their name in a caption
     studies, owner = [frame.select_study(recipe.study)], "its own"
     groups = list_values(studies)
-    factor = labels.display_scale(recipe.metric)
+    factor = display_scale(recipe.metric)
     means = [result.mean * factor for values in groups if (result := summarize(values))]
     pooled = pooled_sd(groups)
     if pooled is None:
@@ -77,7 +78,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
     cells, metric, digits = frame.select_study(recipe.study), recipe.metric, recipe.digits
     xs, ys = _collect_axis_levels(cells, recipe.x), _collect_axis_levels(cells, recipe.y)
     x_name, y_name = map(labels.format_coordinate, (recipe.x, recipe.y))
-    metric_label, factor = labels.format_metric_label(metric), labels.display_scale(metric)
+    metric_label, factor = format_metric_label(metric), display_scale(metric)
     title = labels.replace_greek_names(recipe.title or recipe.study)
     drawing, axes = plot.create_single_panel(title)
     width = max(plot.WIDTH, 2.0 + 0.72 * len(xs))

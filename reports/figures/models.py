@@ -22,6 +22,7 @@ from reports.kinds import find_figure_options
 from reports.recipe import Figure, Recipe
 from reports.tables import labels
 from reports.tables.cells import find_protocol, find_sign, summarize_cells
+from trainables.words.metrics import format_metric_label
 
 MAX_MODELS = 8  # in one figure
 NOT_READ = "the model's weights or data were not available; the command's output gives the reason"
@@ -114,7 +115,7 @@ def select_models(frame: Frame, figure: Figure, options: ModelOptions) -> list[M
         means = summarize_cells(done, figure.metric)
         sign = find_sign(frame, figure.studies[0], figure.metric)
         names = sorted(means, key=lambda name: -sign * means[name].mean)[:1]
-        reason = f"the best by {labels.format_metric_label(figure.metric)}"
+        reason = f"the best by {format_metric_label(figure.metric)}"
     models = []
     for name in list(dict.fromkeys(names))[:MAX_MODELS]:
         row = first_rows[name]

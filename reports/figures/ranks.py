@@ -15,6 +15,7 @@ from reports.stats.describe import NEMENYI, MeanRanks, rank_methods, spearman
 from reports.tables import labels
 from reports.tables.cells import NEUTRAL, describe_metric, find_protocol, find_sign, summarize_cells
 from reports.tables.search import Move, Promotion, find_promotion, list_moves, score_moves
+from trainables.words.metrics import display_scale, format_metric_label
 
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
@@ -70,7 +71,7 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     if lacking := [", ".join(dict(block).values()) for block in blocks if block not in complete]:
         caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
     title = labels.replace_greek_names(recipe.title)
-    title = title or f"Mean ranks by {labels.format_metric_label(metric)}"
+    title = title or f"Mean ranks by {format_metric_label(metric)}"
     drawing = _draw_rank_diagram(levels, ranking, title)
     key = f"ranks_{study}_{factor}_{metric}"
     return plot.build_figure(recipe, cells, drawing, title=title, caption=caption, key=key)
@@ -168,12 +169,12 @@ def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> plot.DrawnF
         spots += _draw_promotion_panel(panel, study, origins[study], moves[study], metric)
     counts = [n for study_moves in moves.values() for *_, n in study_moves]
     ranked_by = " or ".join(
-        dict.fromkeys(labels.format_metric_label(promotion.by) for promotion in origins.values())
+        dict.fromkeys(format_metric_label(promotion.by) for promotion in origins.values())
     )
     units = plot.name_units(studies.values())
     caption = (
         f"Left: rank by {ranked_by} in the source study among the cells that were promoted; right: "
-        f"rank by {labels.format_metric_label(metric)} afterwards, {find_protocol(frame)}, "
+        f"rank by {format_metric_label(metric)} afterwards, {find_protocol(frame)}, "
         f"{plot.format_counts(counts, units)}; 1 is the best. Blue rose, orange fell. ρ: "
         "Spearman's rank correlation, 1 if both studies order the cells alike. Only the best cells "
         "of a source study are compared, whose values are close: over all its cells ρ may be "
@@ -206,8 +207,8 @@ def _draw_promotion_panel(
         if new_rank != old_rank:
             colour = plot.COLOURS[0] if new_rank < old_rank else plot.COLOURS[1]
         panel.plot([0, 1], [old_rank, new_rank], "-o", color=colour)
-        old = labels.format_number(before * labels.display_scale(promotion.by), 2)
-        new = labels.format_number(after * labels.display_scale(metric), 2)
+        old = labels.format_number(before * display_scale(promotion.by), 2)
+        new = labels.format_number(after * display_scale(metric), 2)
         panel.text(-0.06, old_rank, f"{cell}  {old}", ha="right", va="center")
         panel.text(1.06, new_rank, new, ha="left", va="center")
         text = f"{cell}: rank {old_rank:g} ({old}) → rank {new_rank:g} ({new})"

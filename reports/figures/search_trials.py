@@ -13,6 +13,7 @@ from reports.recipe import Figure, Table
 from reports.tables import labels
 from reports.tables.cells import collect_trials, describe_metric, find_sign, run_ids
 from reports.tables.search import find_search_space
+from trainables.words.metrics import display_scale, format_metric_label
 
 
 @plot.use_report_style()
@@ -22,7 +23,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
     Trials without a result are crosses on the axis.
     """
     cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
-    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
+    trials, factor = collect_trials(cells, metric), display_scale(metric)
     sign = find_sign(frame, recipe.study, metric)
     title = f"{recipe.title or recipe.study}: history"
     numbers = [trial.number for trial in trials.trials]
@@ -48,7 +49,7 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         zeros = [0.0] * len(trials.lost)
         axes.plot(trials.lost, zeros, "x", clip_on=False, markersize=6, **crosses)
     axes.locator_params(axis="x", integer=True)
-    axes.set(xlabel="trial", ylabel=labels.format_metric_label(metric))
+    axes.set(xlabel="trial", ylabel=format_metric_label(metric))
     axes.grid()
     caption = (
         f"{describe_metric(frame, metric)}, of {len(counts)} trials in the "
@@ -108,7 +109,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
 
     study, metric = recipe.studies[0], recipe.metric
     axes, cells = select_axes(frame, recipe, options), frame.select_study(study)
-    trials, factor = collect_trials(cells, metric), labels.display_scale(metric)
+    trials, factor = collect_trials(cells, metric), display_scale(metric)
     title = labels.replace_greek_names(recipe.title) or f"{study}: each parameter"
     size = (plot.WIDTH, 0.5, 1.75)
     drawing, panels = plot.create_panel_grid(len(axes), 3, title, size, sharey=True)
@@ -155,7 +156,7 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> plot.DrawnFigu
             value = f"{axis.name} = {labels.format_level(trial.coords[axis.path])}"
             text = f"trial {trial.cell}: {labels.format_number(at_y, 2)} at {value}"
             spots.append(plot.Tooltip(panel, at_x, at_y, text))
-    drawing.supylabel(labels.format_metric_label(metric), fontsize=plot.TEXT)
+    drawing.supylabel(format_metric_label(metric), fontsize=plot.TEXT)
     caption = (
         f"{describe_metric(frame, metric)}, of {len(trials.trials)} trials, "
         f"{plot.format_counts([item.result.n for item in trials.trials])} each, against each "

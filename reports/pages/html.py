@@ -26,9 +26,10 @@ from reports.pages import markup, verdict_text
 from reports.pages.facts import collect_facts, collect_provenance, summarize_studies
 from reports.pages.verdict_text import VerdictSection
 from reports.tables.cells import EMPTY, find_protocol, find_split_unit
-from reports.tables.labels import display_scale, format_metric_label, format_number, to_slug
+from reports.tables.labels import format_number, to_slug
 from reports.tables.model import AnyTable, TableData
-from reports.uri import build_sweep_path, find_server_address, redact_uri
+from trainables.words.metrics import display_scale, format_metric_label
+from trainables.words.secrets import build_sweep_path, find_server_address, redact_uri
 
 # what a browser does not need of matplotlib's SVG, and what stands in its place
 SHORTER_SVG = (

@@ -33,6 +33,7 @@ from reports.tables.model import (
     TableRow,
 )
 from reports.tables.notes import CHANCES, EFFECT_SIZES
+from trainables.words.metrics import display_scale, format_metric_name
 
 Column = tuple[str, bool, list[Field]]  # header, whether it is further, a field for each row
 FURTHER = "Further metrics and statistics:"
@@ -79,7 +80,7 @@ def format_mean(measured: MeasuredMetric, metric: str, digits: int, spread: str 
 
     The text is `62.31` for one seed, and empty without a result.
     """
-    result, factor = measured.summary, labels.display_scale(metric)
+    result, factor = measured.summary, display_scale(metric)
     if result is None:
         return ""
     mean = labels.format_number(result.mean * factor, digits)
@@ -157,7 +158,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> TableGrid:
 
 def _build_metric_columns(table: TableData, metric: str, position: int) -> list[Column]:
     """Return the columns of one metric: values, differences, statistics, published numbers."""
-    name = labels.format_metric_name(metric)
+    name = format_metric_name(metric)
     has_published = table.recipe.find_published_column(metric) is not None
     has_differences = table.recipe.kind != "search"
     further = position > 0 and not has_published  # the columns stand in the second table

@@ -7,19 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from reports.errors import ReportError
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame
 from reports.stats.paired import Difference
-from reports.tables.labels import (
-    display_scale,
-    format_difference_label,
-    format_metric_name,
-    format_number,
-    format_signed_metric,
-    format_with_interval,
-    is_share,
-)
+from reports.tables.labels import format_number, format_signed_metric, format_with_interval
 from reports.tables.notes import explain_searches
 from reports.tables.questions import (
     SWITCHED_OFF,
@@ -33,6 +24,13 @@ from reports.tables.questions import (
     join_levels,
 )
 from reports.tables.verdict import PrintedGain, Verdict
+from trainables.words.errors import ReportError
+from trainables.words.metrics import (
+    display_scale,
+    format_difference_label,
+    format_metric_name,
+    is_share,
+)
 
 MAX_LINES = 40  # comparisons on a terminal, and in MLflow
 MAX_TAG_LENGTH = 4900  # characters of a tag in MLflow on some databases, less a sentence

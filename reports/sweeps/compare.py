@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from reports.errors import ReportError
 from reports.frame import Frame, load_frame
 from reports.pages import markup
 from reports.pages.facts import collect_provenance
@@ -29,7 +28,9 @@ from reports.tables.cells import (
 )
 from reports.tables.comparison import put_primary_first
 from reports.tables.model import Field, MeasuredMetric, Sheet
-from reports.uri import redact_uri
+from trainables.words.errors import ReportError
+from trainables.words.metrics import declare_metrics, format_metric_label, format_metric_name
+from trainables.words.secrets import redact_uri
 
 Rows = Sequence[tuple[str, ...]]
 BEST = "best of the search"
@@ -52,7 +53,7 @@ def load_sweep(uri: str, name: str) -> Frame:
         sweep_id = str(run.data.tags["ablate.sweep_id"])
         if name in (sweep_id, run.info.run_name):
             frame = load_frame(uri, sweep_id)
-            labels.declare_metrics(frame.document.get("metrics") or {})
+            declare_metrics(frame.document.get("metrics") or {})
             return frame
     raise ReportError(
         f"{redact_uri(uri)} has no sweep {name!r}. Give the id or name of a sweep in this store."
@@ -148,8 +149,8 @@ def compare_study(first: Frame, second: Frame, name: str) -> tuple[Sheet, list[s
     notes = _list_unmatched("Only", [*old], [*new])
     if same := calls.count(SAME):
         notes.insert(0, f"Not shown: {same} cells that are the same trials in both.")
-    delta = f"Δ {labels.format_metric_name(metric)} [95 %]"
-    title = f"{name}: {labels.format_metric_label(metric)}"
+    delta = f"Δ {format_metric_name(metric)} [95 %]"
+    title = f"{name}: {format_metric_label(metric)}"
     headers = ("cell", "first", "second", delta, "second is")
     return _build_sheet(title, headers, rows, 1, notes), calls
 

@@ -12,9 +12,10 @@ from reports.kinds import load_kind
 from reports.recipe import Recipe, Table
 from reports.tables import labels
 from reports.tables.comparison import find_method_column, put_primary_first
-from reports.tables.labels import is_share, to_slug
+from reports.tables.labels import to_slug
 from reports.tables.model import AnyTable, Field, Sheet, TableData, TableRow
 from reports.tables.verdict import Verdict, judge_tables
+from trainables.words.metrics import display_scale, format_metric_label, is_share
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
@@ -133,7 +134,7 @@ def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
     return Sheet(
         table.recipe.model_copy(update={"caption": ""}),
         key=labels.to_slug(f"matrix_{table.recipe.study}"),
-        title=f"{table.title}: differences in {labels.format_metric_label(metric)}",
+        title=f"{table.title}: differences in {format_metric_label(metric)}",
         headers=(*labels.format_coordinates(others), *columns),
         labels=len(others),
         rows=tuple(
@@ -157,7 +158,7 @@ def _format_cell(table: TableData, row: TableRow, verdict: Verdict | None) -> Fi
     if measured.summary is None:
         return Field("missing" if row.planned else "refused", hint="; ".join(row.gaps))
     if row.baseline or measured.difference is None:
-        mean = measured.summary.mean * labels.display_scale(metric)
+        mean = measured.summary.mean * display_scale(metric)
         return Field(labels.format_number(mean, digits), measured=True, of=runs)
     gap = measured.difference
     text = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits)

@@ -13,12 +13,11 @@ from reports.recipe import Table, to_level_name
 from reports.stats.blocks import compute_look_level
 from reports.stats.describe import Summary, summarize
 from reports.stats.wider_claims import ClassValues, average_records, average_searches
-from reports.tables.labels import (
+from reports.tables.labels import format_confidence, format_level
+from trainables.words.metrics import (
     SHARP,
     choose_smallest_effect,
     display_scale,
-    format_confidence,
-    format_level,
     format_metric_label,
     is_lower_better,
 )

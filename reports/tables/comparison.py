@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from reports import papers
-from reports.errors import ReportError
 from reports.frame import OTHER, DataFrame, Frame
 from reports.papers import PrintedValue
 from reports.recipe import PrintedRows, Table, to_level_name
@@ -59,6 +58,7 @@ from reports.tables.cells import (
 )
 from reports.tables.labels import format_level, is_baseline, to_slug
 from reports.tables.model import Comparison, MeasuredMetric, TableData, TableRow
+from trainables.words.errors import ReportError
 
 Levels = Mapping[str, Any]  # factor → level
 Values = Mapping[str, Mapping[int, float]]  # cell → seed → value

@@ -21,6 +21,7 @@ from reports.tables.cells import (
     list_missing_seeds,
 )
 from reports.tables.model import Field, Sheet
+from trainables.words.metrics import display_scale, format_metric_label
 
 COLUMNS = (
     *("metric", "term", "levels", "effect", "se", "low", "high", "spread", "best", "share"),
@@ -42,7 +43,7 @@ def estimate_effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     numbers: list[tuple[Any, ...]] = []
     notes: list[str] = []
     for metric, factorial in factorials.items():
-        label, digits = labels.format_metric_label(metric), recipe.digits
+        label, digits = format_metric_label(metric), recipe.digits
         fit, levels = factorial.fit, factorial.levels
         if fit is None:
             notes.append(f"{label}: no two finished cells differ, so there are no effects.")
@@ -81,7 +82,7 @@ def estimate_effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         notes += _explain_fit(fit, len(printed), metric, digits)
         if with_shapley:
             notes.append(explain_attribution(attribution, levels, metric, digits))
-    unit = ", points" if all(labels.display_scale(metric) != 1 for metric in recipe.metrics) else ""
+    unit = ", points" if all(display_scale(metric) != 1 for metric in recipe.metrics) else ""
     interval = f"[{labels.format_confidence(find_level(frame, recipe.study))}]{unit}"
     headers = (
         *(("metric",) if several else ()),
@@ -162,14 +163,14 @@ def _format_levels(term: tuple[str, ...], levels: Levels) -> str:
 def _format_effect(effect: Effect, metric: str, digits: int) -> str:
     """Write `+0.52 [+0.11, +0.93]`, or `range 1.20, best at 0.1` for more than two levels."""
     if effect.estimate is None:
-        spread = labels.format_number(effect.spread * labels.display_scale(metric), digits)
+        spread = labels.format_number(effect.spread * display_scale(metric), digits)
         return f"range {spread}, best at {', '.join(effect.best)}"
     return labels.format_with_interval(effect.estimate, effect.low, effect.high, metric, digits)
 
 
 def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str]:
     """Return notes on what effects are, how large their error is, and which terms are left out."""
-    label, notes = labels.format_metric_label(metric), []
+    label, notes = format_metric_label(metric), []
     if fit.flat:
         notes.append(
             f"{label}: no effect. Every cell has the same value at every seed, so that there is no "
@@ -195,7 +196,7 @@ def _explain_fit(fit: Fit, n_printed: int, metric: str, digits: int) -> list[str
         source = "cells × seeds" if fit.error == "replicates" else "what the terms leave over"
         if fit.distinct < fit.cells:
             source += f" ({fit.distinct} distinct cells; copies count once)"
-        sd = labels.format_number(fit.sigma * labels.display_scale(metric), digits)
+        sd = labels.format_number(fit.sigma * display_scale(metric), digits)
         notes.append(
             f"{squares}, seeds as blocks; error from {source}, sd {sd} with {fit.error_df} degrees "
             f"of freedom. p: F test, Holm-corrected over {len(fit.effects)} terms."
@@ -241,7 +242,7 @@ def explain_attribution(
     attribution: Attribution | None, levels: Levels, metric: str, digits: int
 ) -> str:
     """Write a note on Shapley values: what they are, their sum, and where their error is from."""
-    label = labels.format_metric_label(metric)
+    label = format_metric_label(metric)
     if attribution is None:
         return f"Shapley, {label}: none, no seed has every cell."
     has_levels = any(len(names) == 2 and names != ["off", "on"] for names in levels.values())

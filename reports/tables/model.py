@@ -11,8 +11,8 @@ from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
 from reports.stats.wider_claims import ClassVariances
-from reports.tables.labels import format_metric_label
 from reports.tables.term_shares import TermShare
+from trainables.words.metrics import format_metric_label
 
 
 @dataclass(frozen=True)

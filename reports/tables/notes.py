@@ -17,8 +17,9 @@ from reports.tables.cells import (
     find_protocol,
     find_smallest,
 )
-from reports.tables.labels import display_scale, format_confidence, format_metric_name
+from reports.tables.labels import format_confidence
 from reports.tables.model import Comparison, TableRow
+from trainables.words.metrics import display_scale, format_metric_name
 
 EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
 CHANCES = "worse, within ±δ, better"  # the header of the column of chances

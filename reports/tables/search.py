@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from reports.errors import ReportError
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.describe import half_width, spearman, summarize, t_interval
@@ -27,8 +26,10 @@ from reports.tables.cells import (
     run_ids,
     summarize_cells,
 )
-from reports.tables.labels import format_coordinates, format_level, format_metric_label, to_slug
+from reports.tables.labels import format_coordinates, format_level, to_slug
 from reports.tables.model import Field, MeasuredMetric, Sheet, TableData, TableRow
+from trainables.words.errors import ReportError
+from trainables.words.metrics import display_scale, format_metric_label
 
 MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
 
@@ -286,8 +287,8 @@ def list_promoted_cells(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         title=recipe.title or recipe.study,
         headers=(
             *("rank", f"{source} cell", *labels.format_coordinates(names)),
-            f"{labels.format_metric_label(by)}, {source}",
-            *(f"{labels.format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
+            f"{format_metric_label(by)}, {source}",
+            *(f"{format_metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
         labels=2 + len(names),
@@ -301,7 +302,7 @@ def list_promoted_cells(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
 def _format_mean(mean: float, ends: tuple[float, float] | None, metric: str, digits: int) -> str:
     """Write `61.31 [60.90, 61.72]`; one seed gives no interval."""
     text, *bounds = (
-        labels.format_number(value * labels.display_scale(metric), digits)
+        labels.format_number(value * display_scale(metric), digits)
         for value in (mean, *(ends or ()))
     )
     return f"{text} [{', '.join(bounds)}]" if bounds else text
@@ -311,7 +312,7 @@ def _explain_agreement(recipe: Table, promotion: Promotion, moves: list[Move]) -
     """Write a note on the rank correlation of the cells' means before and after promotion."""
     metric, source = recipe.metrics[0], promotion.source
     rho = spearman(*score_moves(moves, promotion))
-    before_label, after_label = map(labels.format_metric_label, (promotion.by, metric))
+    before_label, after_label = map(format_metric_label, (promotion.by, metric))
     subject = (
         f"Spearman's rank correlation of {before_label} in {source} and {after_label} in "
         f"{recipe.study}"

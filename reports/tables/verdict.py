@@ -36,14 +36,10 @@ from reports.tables.cells import (
 )
 from reports.tables.comparison import ON, find_method_column
 from reports.tables.effects import fit_study
-from reports.tables.labels import (
-    HALF_WIDTH,
-    display_scale,
-    format_confidence,
-    format_coordinate,
-)
+from reports.tables.labels import format_confidence, format_coordinate
 from reports.tables.model import AnyTable, TableData, TableRow
 from reports.tables.term_shares import judge_terms_of_row
+from trainables.words.metrics import HALF_WIDTH, display_scale
 
 Call = Literal["better", "worse", "no difference", "open", "same", "no result"]
 CALLS: tuple[Call, ...] = get_args(Call)

@@ -7,7 +7,8 @@ from typing import Any
 from reports.frame import LARGEST_RATIO, Frame, parse_setting
 from reports.stats.importance import Levels
 from reports.tables.cells import NEUTRAL, collect_trials, find_sign
-from reports.tables.labels import format_level, is_share
+from reports.tables.labels import format_level
+from trainables.words.metrics import is_share
 
 FEWEST_STEPS = 100  # of a trial, because optimisers have hardly begun
 LEAST_MOVEMENT = 0.005  # of a share: half a point; of other metrics this part of their mean size

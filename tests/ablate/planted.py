@@ -46,10 +46,10 @@ from ablate.samplers.space import Axis
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
-from ablate.values.paths import get_at
 from reports.stats.comparison_rule import Sample, judge, load_rule
 from tests.ablate.synthetic import fingerprint
 from tests.faults.machine import processor
+from trainables.words.paths import get_at
 
 STORED = Path(__file__).with_name("planted.csv")
 SPACES = Path(__file__).parents[2] / "search_spaces"
@@ -145,7 +145,7 @@ class Comparison(NamedTuple):
 
 def load_comparison(name: str) -> Comparison:
     """Read a shipped comparison, or one that `ablate new` writes."""
-    path = SPACES / f"{name}.yaml"
+    path = SPACES / (f"{name}.yaml" if "/" in name else f"comparisons/{name}.yaml")
     with tempfile.TemporaryDirectory() as folder:
         if name == NEW:
             path = Path(folder) / "new.yaml"

@@ -27,8 +27,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainables.errors import TrialFailure
 from trainables.jobs.request import Job
+from trainables.words.errors import TrialFailure
 
 EVALUATOR = "synthetic-1"
 

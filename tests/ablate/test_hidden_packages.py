@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ablate.engine.ray.session import check_folders
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
 EDITABLE = f"""
@@ -33,7 +33,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Finder)
 USES = """
 import ablate
 from ablate.cli.main import main
-import reports.tables.comparison, reports.uri, trainables.jobs.redaction
+import reports.tables.comparison, trainables.words.secrets, trainables.words.secrets
 trainables.load
 print("imported")
 """

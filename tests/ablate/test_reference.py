@@ -1,4 +1,4 @@
-"""search_spaces/reference/ is as models, parsers, docstrings and recipes are now, and tells every
+"""docs/reference/ is as models, parsers, docstrings and recipes are now, and tells every
 field, and every option and logged quantity of methods and losses."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_the_pages_are_current(now: dict[str, str]) -> None:
     assert there == set(now), f"pages too many or missing; run: {COMMAND}"
     for name, text in now.items():
         assert (FOLDER / name).read_text(encoding="utf-8") == text, (
-            f"search_spaces/reference/{name} is stale; run: {COMMAND}"
+            f"docs/reference/{name} is stale; run: {COMMAND}"
         )
 
 
@@ -67,7 +67,7 @@ def test_links_lead_to_files_and_headings(now: dict[str, str]) -> None:
             path = (FOLDER / name).parent / target if target else FOLDER / name
             assert path.exists(), f"{name}: {target} is not there"
             page = str(path.resolve().relative_to(FOLDER.parents[1]))
-            inside = page.removeprefix("search_spaces/reference/")
+            inside = page.removeprefix("docs/reference/")
             assert not anchor or inside not in known or anchor in known[inside], (
                 f"{name}: #{anchor}"
             )
@@ -107,8 +107,11 @@ def test_a_component_without_a_measured_cost_is_refused() -> None:
 def test_a_page_has_results_and_printed_numbers(now: dict[str, str]) -> None:
     """As the verdict file and the published table have them."""
     ddml = now["methods/ddml.md"]
-    assert "own best](../../ddml.md) | DDML (+NormSoftmax), not neutral" in ddml
+    assert (
+        "own best](../../../search_spaces/results/ddml.md) | DDML (+NormSoftmax), not neutral"
+        in ddml
+    )
     assert "| CUB/R@1 | DDML(+NS) | 65.96 ± 0.06 | +1.31 | NS |" in ddml
-    assert "[ddml.yaml](../../ddml.yaml)" in ddml
+    assert "[ddml.yaml](../../../search_spaces/ddml.yaml)" in ddml
     assert "No result of this method has been judged" in now["methods/hier.md"]
     assert ("loss", NormSoftmax.Config().name) in recipes.tuned()

@@ -70,7 +70,7 @@ def said(command: Path, folder: Path, *words: str) -> str:
 def test_recipes_run_and_can_be_copied(command: Path, folder: Path) -> None:
     listed = said(command, folder, "new", "--help").partition("Recipes: ")[2]
     assert " ".join(listed.split()).rstrip(".").split(", ") == list_recipes()
-    said(command, folder, "new", "mine", "--from", "few_images_4")
+    said(command, folder, "new", "mine", "--from", "comparisons/few_images_4")
     said(command, folder, "new", "first")
     plan = said(command, folder, "plan", "mine.yaml")
     assert yaml.safe_load((folder / "mine.yaml").read_text())["name"] == "mine"

@@ -43,8 +43,8 @@ def main(names: list[str], file: Path | None = None) -> int:
 
 def write_results(path: Path, results: dict[str, list[Result]]) -> None:
     """Write all numbers so far as JSON, with when and where they were measured."""
-    from trainables.machine.files import write_json
     from trainables.machine.kernels import detect_processor
+    from trainables.words.files import write_json
 
     model = [line for line in detect_processor().splitlines() if line.startswith("model name")]
     numbers = {

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.bench_components [NAME …]
 
 measures all components, or those named, and writes them into component_costs.json, which the pages
-of search_spaces/reference show.
+of docs/reference show.
 
 A step is what the trainer does with cached features: the method's forward pass and terms, the
 backward pass and AdamW. `SHAPE` states its sizes. The base of all ratios is the method `plain` with

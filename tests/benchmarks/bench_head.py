@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from tests.benchmarks.results import Result, cpu_seconds
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.data.cache import locate_default_cache
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.trial import TrialConfig
 
 ROUNDS, NEAREST = 5, 31

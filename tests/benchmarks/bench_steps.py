@@ -1,8 +1,8 @@
 """Training steps beside the bare backbone, and each method's beside the plain loss's.
 
-On a CPU the network is that of `finetuned` in `search_spaces/ddml_network.yaml`: EfficientNet-Lite0
-at 64 px, batches of 128, one thread. On a GPU, ResNet-50 at 224 px, batches of 120, bf16,
-channels-last, images resident.
+On a CPU the network is that of `finetuned` in `search_spaces/comparisons/ddml_network.yaml`:
+EfficientNet-Lite0 at 64 px, batches of 128, one thread. On a GPU, ResNet-50 at 224 px, batches of
+120, bf16, channels-last, images resident.
 
 Every method of the registry is measured at its defaults, on the first loss that it takes, from the
 middle of a trial on: where a method has phases, the later one. Trainers take their steps in turns,

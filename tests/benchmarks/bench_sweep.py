@@ -99,7 +99,7 @@ def bare_loop() -> Any:
     import torch
 
     from tests.benchmarks.bench_head import Bare
-    from trainables.machine.cache_folder import locate_default_cache
+    from trainables.data.cache import locate_default_cache
 
     torch.set_num_threads(1)
     return Bare(locate_default_cache())

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ablate import api
+from ablate.designs.layers import overlay_mappings
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.layers import overlay_mappings
-from ablate.values.paths import expand_paths
+from trainables.words.paths import expand_paths
 
-SPEC = Path(__file__).parents[2] / "search_spaces" / "networks.yaml"
+SPEC = Path(__file__).parents[2] / "search_spaces/comparisons/networks.yaml"
 METHODS = ("ddml", "detreg", "dvml", "idml", "nir")
 RATE = {"optimizer": {"multipliers": {"backbone": 0.2}}}
 

@@ -25,7 +25,7 @@ from ablate import api
 from ablate.spec.templates import expand_templates
 from ablate.spec.yaml_loader import load_yaml
 
-SPEC = Path(__file__).parents[2] / "search_spaces" / "heads.yaml"
+SPEC = Path(__file__).parents[2] / "search_spaces/comparisons/heads.yaml"
 HEADS = expand_templates(load_yaml(SPEC).data, {})[0]
 AUXILIARY = "optimizer.multipliers.auxiliary"
 

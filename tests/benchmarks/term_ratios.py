@@ -30,7 +30,7 @@ from trainables.core.term_gradients import (
     record_head_outputs,
 )
 from trainables.core.trainer import Trainer
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 from trainables.methods.base import METHODS, Method, Progress
 from trainables.trial import TrialConfig
 

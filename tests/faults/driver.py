@@ -24,7 +24,7 @@ from ablate.engine.ray.supervisor import RayStartError
 from ablate.ledger.schema import LedgerError
 from ablate.storage import ledger_backup
 from tests.faults.sweeps import Sweep
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an exception
 SPEC: dict[str, Any] = {

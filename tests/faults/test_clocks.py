@@ -17,8 +17,8 @@ from ablate.storage.store import Storage
 from tests.faults.polling import wait_until
 from tests.needs import needed
 from tests.s3 import CREDENTIALS, server
-from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
+from trainables.words.errors import ConfigError
 
 # A driver of another host: it lives until its input ends.
 OTHER = """

@@ -7,15 +7,15 @@ import torch
 
 from tests.trainables.evaluation.cases import CASES
 from trainables import streams
-from trainables.errors import ConfigError
 from trainables.evaluation.metrics import (
     ACCURACY,
     CLUSTERING,
-    METRICS,
     RANKING,
     STRUCTURE,
     evaluate_embeddings,
 )
+from trainables.words.errors import ConfigError
+from trainables.words.metrics import AT_END
 
 # Rows of unit length are not exact, so that ties of cosines fall as they round.
 PAIRS = [("random", "cosine"), *((case, score) for case in CASES for score in ("dot", "euclidean"))]
@@ -51,7 +51,7 @@ def test_a_larger_set(gallery: bool, device: torch.device) -> None:
             rows[:queries].to(where),
             labels[:queries],
             score="cosine",
-            metrics=METRICS[: -len(CLUSTERING)],
+            metrics=AT_END[: -len(CLUSTERING)],
             gallery=(rows[600:].to(where), labels[600:]) if gallery else None,
             **options,
         )

@@ -21,9 +21,9 @@ from trainables.backbones.memory import synchronize_batch_norms
 from trainables.core.assembly import check_processes
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 CLOSE = 1e-6  # of float64, relative to the largest gradient
 CASES: tuple[tuple[str, str], ...] = (("plain", "multi_similarity"), ("idml", "proxy_anchor"))

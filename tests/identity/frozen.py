@@ -29,8 +29,8 @@ from ablate.plan.plan import Overrides, Plan
 from ablate.samplers import branches
 from ablate.spec.read import read_spec
 from trainables.core import identity
+from trainables.data.cache import locate_default_cache
 from trainables.data.dataset import fingerprint
-from trainables.machine.cache_folder import locate_default_cache
 from trainables.trial import TrialConfig
 
 FOLDER = Path(__file__).parent

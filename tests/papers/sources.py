@@ -18,11 +18,11 @@ from ablate.plan.plan import Overrides, Plan
 from ablate.spec.equal_budget import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.paths import flatten_paths
 from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
 from trainables.methods.roles import list_trained_roles
 from trainables.trial import TrialConfig
+from trainables.words.paths import flatten_paths
 
 FOLDER = Path(__file__).parents[2] / "search_spaces" / "papers"
 ENDING = ".sources.yaml"

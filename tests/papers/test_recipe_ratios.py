@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from ablate.plan.plan import Plan
-from ablate.values.paths import expand_paths
 from tests.benchmarks import term_ratios
 from tests.papers import sources
 from trainables.methods.base import METHODS
+from trainables.words.paths import expand_paths
 
-SPACES = Path(__file__).parents[2] / "search_spaces"
+COMPARISONS = Path(__file__).parents[2] / "search_spaces" / "comparisons"
 RECIPES = {  # recipe → method → its search
     "heads": {m: f"tune_{m}_normsoftmax_typefaces" for m in ("ddml", "detreg", "dvml", "nir")},
     "networks": {m: f"tune_{m}" for m in ("ddml", "detreg", "dvml", "nir")},
@@ -31,7 +31,7 @@ ABSENT = {"ancestors"}  # it reaches HIER's ancestors alone
 
 @functools.cache
 def build_plan(recipe: str) -> Plan:
-    return sources.plan(SPACES / f"{recipe}.yaml")
+    return sources.plan(COMPARISONS / f"{recipe}.yaml")
 
 
 def list_points(recipe: str, method: str, search: str) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
-from ablate.values.paths import flatten_paths
+from trainables.words.paths import flatten_paths
 
 SWEEP = "0123456789ab"
 ALPHAS, GAMMAS = [1e-3, 1e-2, 1e-1], [1e-7, 1e-5, 1e-3]

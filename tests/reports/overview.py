@@ -26,7 +26,6 @@ from pathlib import Path
 import yaml
 from pydantic import Field as Setting
 
-from reports.errors import ReportError
 from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
@@ -39,10 +38,11 @@ from reports.pages.verdict_text import (
     read_verdicts,
 )
 from reports.recipe import RecipePart
-from reports.tables.labels import format_metric_label
 from reports.tables.model import Field, TableGrid
 from reports.tables.questions import build_questions, format_difference, join_levels
 from reports.tables.verdict import Verdict
+from trainables.words.errors import ReportError
+from trainables.words.metrics import format_metric_label
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
 

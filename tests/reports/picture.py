@@ -1,6 +1,6 @@
 """Take the first page's picture of a report.
 
-    python -m tests.reports.picture runs/reports/ddml-…/report.html search_spaces/guides/report.png
+    python -m tests.reports.picture runs/reports/ddml-…/report.html docs/pictures/report.png
 
 It shows the top of the page as it opens, in 128 colours, so that it has at most 150 KB.
 """

@@ -46,7 +46,7 @@ from reports.tables.build import build_table
 from reports.pages import markup, table_files
 from tests.ablate import specs
 from tests.reports import made
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 from trainables.evaluation.metrics import ALL, EVALUATOR, evaluate_embeddings
 
 spec, faults = json.loads(sys.argv[1])

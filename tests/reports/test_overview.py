@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from reports.errors import ReportError
 from reports.pages.verdict_text import SweepVerdicts, format_verdicts, read_verdicts
 from reports.tables.build import build_all
 from reports.tables.verdict import judge_tables
@@ -18,6 +17,7 @@ from tests.reports.overview import (
     fill_block,
     format_overview,
 )
+from trainables.words.errors import ReportError
 
 TITLE = "Each at its best"
 

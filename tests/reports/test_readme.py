@@ -1,4 +1,4 @@
-"""The numbers of the README and of search_spaces/*.md come from a report."""
+"""The numbers of the README and of search_spaces/results/*.md come from a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reports.errors import ReportError
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
 from reports.pages.verdict_text import read_verdicts
@@ -17,15 +16,18 @@ from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
 from reports.tables.build import build_table
-from reports.tables.labels import is_lower_better
 from reports.tables.questions import format_difference
+from tests.ablate.reference.recipes import find_recipe
 from tests.reports.made import frame
 from tests.reports.overview import Overview, collect_lines, format_overview
 from tests.reports.overview import fill_block as overview_block
+from trainables.words.errors import ReportError
+from trainables.words.metrics import is_lower_better
 
 ROOT = Path(__file__).parents[2]
 SPACES = ROOT / "search_spaces"
-PAGES = [ROOT / "README.md", *sorted(SPACES.glob("*.md"))]
+RESULTS = SPACES / "results"
+PAGES = [ROOT / "README.md", SPACES / "README.md", *sorted(RESULTS.glob("*.md"))]
 BLOCK = re.compile(r"<!-- report (\w+) -->\n(.*?)<!-- end report -->", re.DOTALL)
 TABLE = re.compile(r"<!-- table: (.*?) -->\n\*\*\1\*\*\n\n(.*?)(?=<!-- table|\Z)", re.DOTALL)
 WITHDRAWN = re.compile(r"^<!-- withdrawn: (.*) -->\n\*\*", re.MULTILINE)
@@ -120,14 +122,14 @@ def test_a_measured_table_stands_in_a_block_of_its_sweep() -> None:
         measured = [line for line in rows(BLOCK.sub("", text)) if " ± " in line]
         assert not measured, f"{page.name}: measured numbers that no report gave"
         if page.name != "README.md":
-            assert list(blocks) == [page.stem] and f"[{page.name}]({page.name})" in index
+            assert list(blocks) == [page.stem] and f"[{page.name}](results/{page.name})" in index
         for name, block in blocks.items():
             source = SOURCE.match(block)
             assert source is not None and source[1] == name, f"{page.name}: {block[:80]!r}"
             titles = re.findall(r"<!-- table: (.*?) -->", block)
             tables = TABLE.findall(block)
             assert titles and [title for title, _ in tables] == titles
-            spec = read_chain(SPACES / f"{name}.yaml")
+            spec = read_chain(find_recipe(name))
             for title, table in tables:
                 given = title.partition(": differences in ")[0]  # a matrix is a part of its table
                 assert len(rows(table)) >= 3, title
@@ -139,7 +141,7 @@ def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "tests" / "reports" / "first_page.yaml").read_text(encoding="utf-8")
     overview = Overview.model_validate(yaml.safe_load(recipe))
-    folder = SPACES / "verdicts"
+    folder = RESULTS / "verdicts"
     lines = collect_lines(overview, cache(lambda name: read_verdicts(folder / f"{name}.json")))
     assert lines
     assert overview_block(text, format_overview(lines, overview.picture)) == text
@@ -170,10 +172,10 @@ def test_notes_told_by_number_are_written_out_where_they_are_copied_to() -> None
 
 def test_verdicts_of_pages_are_those_of_their_tables() -> None:
     """Each interval stands in the page's table, and each verdict follows from its interval."""
-    files = sorted((SPACES / "verdicts").glob("*.json"))
+    files = sorted((RESULTS / "verdicts").glob("*.json"))
     assert len(files) >= 3
     for path in files:
-        page = (SPACES / f"{path.stem}.md").read_text(encoding="utf-8")
+        page = (RESULTS / f"{path.stem}.md").read_text(encoding="utf-8")
         tables = dict(TABLE.findall("".join(block for _, block in BLOCK.findall(page))))
         for verdict in read_verdicts(path).verdicts:
             gap = verdict.difference
@@ -192,7 +194,7 @@ def test_withdrawn_rows_have_no_verdict() -> None:
     marked = {sweep: methods for sweep, methods in marked.items() if methods}
     assert {"networks", "few_images_10", "few_images_4"} <= marked.keys()
     for sweep, (methods,) in marked.items():
-        path = SPACES / "verdicts" / f"{sweep}.json"
+        path = RESULTS / "verdicts" / f"{sweep}.json"
         verdicts = read_verdicts(path).verdicts if path.is_file() else ()
         names = tuple(methods.split(", "))
         judged = [v.cell for v in verdicts if v.cell.casefold().startswith(names)]

@@ -15,13 +15,13 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from reports.compile import Report, compile_report
-from reports.errors import ReportError
 from reports.figures import heatmap
 from reports.frame import load_frame
 from reports.recipe import Heatmap, Table
 from reports.store import open_client
 from reports.tables.build import build_table
 from tests.reports.conftest import REPORT
+from trainables.words.errors import ReportError
 
 
 @pytest.fixture(scope="session")

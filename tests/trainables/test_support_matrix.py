@@ -1,6 +1,6 @@
 """Which method trains with which loss (`methods/test_contract.py` trains them): the table of it.
 
-python -m tests.trainables.test_support_matrix search_spaces/guides/components.md   (renews it)
+python -m tests.trainables.test_support_matrix docs/guides/components.md   (renews it)
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tests.trainables.support import PAIRS, Cell, cell
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 
-README = Path(__file__).parents[2] / "search_spaces" / "guides" / "components.md"
+README = Path(__file__).parents[2] / "docs" / "guides" / "components.md"
 BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"
-COMMAND = "python -m tests.trainables.test_support_matrix search_spaces/guides/components.md"
+COMMAND = "python -m tests.trainables.test_support_matrix docs/guides/components.md"
 
 
 def is_taken(method: str, loss: str) -> bool:
@@ -83,7 +83,7 @@ def filled(readme: str) -> str:
     return f"{before}{BEGIN}\n{block()}\n{END}{after}"
 
 
-def test_the_readme_of_search_spaces_shows_it() -> None:
+def test_the_guide_to_components_shows_it() -> None:
     text = README.read_text(encoding="utf-8")
     assert filled(text) == text, f"the support matrix is stale; run: {COMMAND}"
 

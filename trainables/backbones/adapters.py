@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from trainables.backbones.backbone import explain_model_errors, hold_parameters
 from trainables.backbones.timm_models import build_on_meta
 from trainables.config.network import TARGETS, BackboneConfig
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 REVISION = 1  # raise by hand when the numbers of these modes change
 SHOWN = 12  # names of layers in an error

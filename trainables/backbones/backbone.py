@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.backbones.frozen_norms import fold_frozen_norms
-from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.pixels import Pixels, resolve_pixel_statistics
+from trainables.backbones.own_models import BACKBONES, Pixels
 from trainables.backbones.timm_models import (
     build_on_meta,
     check_name,
@@ -32,9 +31,9 @@ from trainables.backbones.weights import (
     load_tensors_into,
     load_weights,
 )
-from trainables.errors import ConfigError
 from trainables.machine.devices import to_full_precision
 from trainables.streams import seed_global_generator
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
@@ -282,3 +281,20 @@ def _check_tokens(name: str, image_size: int, choice: Tokens) -> None:
         model: Any = build_on_meta(name, image_size).eval()
         images = torch.empty(1, 3, image_size, image_size)
         pool_tokens(model, model.forward_features(images), choice)
+
+
+def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels:
+    """Return the pixel values that weights expect: as configured, else as `stated`."""
+    maximum = config.pixel_max or stated.maximum
+    # scale the stated mean and std to the configured range
+    factor = 1 if maximum == stated.maximum else maximum / stated.maximum
+    mean = config.mean or tuple(value * factor for value in stated.mean)
+    std = config.std or tuple(value * factor for value in stated.std)
+    if max(mean) > maximum or min(mean) < 0:
+        other = 255 if maximum == 1 else 1
+        raise ConfigError(
+            "backbone.mean",
+            f"{list(mean)} cannot be the mean of pixels from 0 to {maximum}",
+            f"Give backbone.pixel_max: {other} if the pixels are from 0 to {other}",
+        )
+    return Pixels(mean, std, config.channels or stated.channels, maximum)  # type: ignore[arg-type]

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from trainables.backbones.backbone import Backbone, explain_model_errors
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import build_on_meta, extract_first_line
-from trainables.errors import ConfigError
 from trainables.machine.devices import to_full_precision
+from trainables.words.errors import ConfigError
 
 FAULTS = (AssertionError, AttributeError, RuntimeError, ValueError, TypeError)  # of a model's code
 STD = 0.02  # of the token's first values, as of DeiT's distillation token

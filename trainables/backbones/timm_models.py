@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 

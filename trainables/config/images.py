@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from trainables.config.registry import ComponentConfig, exclude_from_identity, store_as_none
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Interpolation = Literal["bilinear", "bicubic"]
 
@@ -171,7 +171,7 @@ class DataConfig(ComponentConfig):
         needs no resizing.
     grey_range: the values that become black and white in greys of 16 or 32 bits and of floats, such
         as [0, 4095] for a camera of 12 bits; others are cut off. None: [0, 65535] (the upper byte),
-        and for floats [0, 255]; images that fill a small part of it are refused (`data/greys.py`).
+        and for floats [0, 255]; images that fill a small part of it are refused (`data/survey.py`).
     store: "pixels" decodes photographs once; "encoded" decodes them ahead of each batch, which
         takes less memory and more time; "auto" takes pixels if they fit. The numbers are equal to
         the bit.

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig, store_as_none
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 PARTIAL_MODES = ("lora", "bias", "last_blocks")  # they train some of a backbone's parameters
 PART_OPTIONS = ("rank", "alpha", "targets", "blocks")  # they change no weights of a source

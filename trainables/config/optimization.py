@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import ComponentConfig, store_as_none
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 # what a parameter is
 Role = Literal["backbone", "adapters", "head", "proxies", "margins", "auxiliary"]

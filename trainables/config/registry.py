@@ -36,7 +36,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ exist. Fields marked `identity=False`, such as paths and block sizes, do not cha
 left out of the trial's id (`trainables/core/identity.py`).
 """
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -18,8 +18,12 @@ from trainables.config.registry import (
     exclude_from_identity,
     store_as_none,
 )
+from trainables.words.metrics import ACCURACIES, SELECTING
 
-SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
+if TYPE_CHECKING:
+    SelectedBy = str
+else:
+    SelectedBy = Literal[*SELECTING, *ACCURACIES]
 
 
 class TrainingConfig(ComponentConfig):
@@ -35,7 +39,7 @@ class TrainingConfig(ComponentConfig):
     checkpointing: store only the inputs of the backbone's blocks, and compute the rest again in
         `backward` (`backbones/memory.py`). None: off.
     micro_batch: images that go through the backbone at once; the loss is still that of the whole
-        batch (`backbones/grad_cache.py`). None: all.
+        batch (`backbones/memory.py`). None: all.
     measure_terms: log the ratio of each term's gradient to the metric term's, in the first three
         steps and then in every hundredth (`core/term_gradients.py`). None: on.
     packed: is None. Files of version 0.2.0 have the key.

@@ -7,17 +7,16 @@ import torch
 from torch import nn
 
 from trainables.backbones.backbone import Backbone
-from trainables.backbones.grad_cache import GradCacheRunner
-from trainables.backbones.memory import check_parts, synchronize_batch_norms
+from trainables.backbones.memory import GradCacheRunner, check_parts, synchronize_batch_norms
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
 from trainables.data.splits import Splits
-from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
 from trainables.machine.group import ALONE, Group
 from trainables.streams import derive_seed
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 PROCESSES = "resources.processes"
 

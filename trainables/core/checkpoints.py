@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from trainables.errors import ConfigError
-from trainables.machine.files import write_atomically
+from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
 
 LOG = logging.getLogger(__name__)
 KEPT_STATES = 2

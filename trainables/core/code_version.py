@@ -16,7 +16,7 @@ from pathlib import Path
 from trainables.core import components, source_digests
 from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, SOURCE
-from trainables.machine.files import write_json
+from trainables.words.files import write_json
 
 LOG = logging.getLogger(__name__)
 

@@ -19,10 +19,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "splits": ("trainables.data.splits",),
     "augmentation": ("trainables.data.augment",),
     "resizing": ("trainables.data.resizing",),
-    "backbones": tuple(
-        f"trainables.backbones.{name}"
-        for name in ("backbone", "bn_inception", "googlenet", "pyramidnet")
-    ),
+    "backbones": tuple(f"trainables.backbones.{name}" for name in ("backbone", "own_models")),
     "folding": ("trainables.backbones.frozen_norms",),
     "adapters": ("trainables.backbones.adapters",),
     "features": ("trainables.data.features",),

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from trainables.core.term_gradients import RATIO
-from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
+from trainables.words.errors import ConfigError, TrialFailure
 
 OVERWHELMING = 1000.0  # from this ratio on, the metric term has practically no effect
 DROWNING, INACTIVE = 10.0, 1e-4  # beyond these mean ratios a trial's log warns

@@ -36,17 +36,17 @@ from trainables.core.pictures import (
     list_pictures,
     pack_pixels,
 )
+from trainables.data.archives import join_names
 from trainables.data.augment import cut_eval_images
-from trainables.data.files.data_set_markers import join_names
-from trainables.data.images import Images, Reader
+from trainables.data.images import ImageReader, Images
 from trainables.data.splits import Subset
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
-from trainables.machine.files import open_regular, write_atomically
-from trainables.machine.texts import expand_user_path
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, load_recorded_config
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular, write_atomically
+from trainables.words.texts import expand_user_path
 
 FORMAT = "ablate-2"
 KEY = "ablate"  # the only metadata key, because safetensors writes several in random order
@@ -242,7 +242,7 @@ class Model:
         options: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         options |= {"size": self.config.data.image_size, "device": self.device}
         parts = []
-        reader = Reader(images, self.device)
+        reader = ImageReader(images, self.device)
         for rows in torch.split(torch.arange(len(images)), batch_size or len(images)):
             inputs = cut_eval_images(*reader.load_rows(rows), **options)
             if self.network.backbone is None:  # the network takes the backbone's features

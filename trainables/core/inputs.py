@@ -13,7 +13,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone
 from trainables.data.augment import cut_eval_images, train_images
 from trainables.data.features import load_cached_features
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
 from trainables.data.splits import Splits, Subset
 from trainables.machine.group import ALONE, Group
 from trainables.trial import TrialConfig
@@ -76,7 +76,7 @@ class Pictures:
         self.augment, self.width = config.data.augment, backbone.features
         self.settings: dict[str, Any] = {"mean": backbone.mean, "std": backbone.std}
         self.settings |= {"size": config.data.image_size, "device": device}
-        self.reader = Reader(splits.train.images.to(device), device)
+        self.reader = ImageReader(splits.train.images.to(device), device)
         self.rows = splits.train.index  # of the training images among all images
 
     def prefetch(self, batches: Tensor) -> None:

@@ -16,7 +16,7 @@ from trainables.core.export import Model
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method
 from trainables.data.dataset import Dataset, fingerprint, load_dataset, resolve_data_config
-from trainables.data.greys import Range
+from trainables.data.decode import Range
 from trainables.data.splits import Splits, Subset, select_for_evaluation, split_dataset
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE

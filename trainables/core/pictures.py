@@ -13,18 +13,20 @@ from PIL import Image
 from torch import Tensor
 
 from trainables.data.decode import (
-    Picture,
+    DeepValues,
+    ImageSource,
+    Range,
     convert_image,
     decode_with_values,
     explain_unreadable,
     map_ahead,
 )
-from trainables.data.greys import DeepValues, Range, check_deep_values
 from trainables.data.images import Images
 from trainables.data.sets.folder import iterate_images
-from trainables.errors import ConfigError
-from trainables.machine.progress import Progress
-from trainables.machine.texts import expand_user_path, find_unfit_character
+from trainables.data.survey import check_deep_values
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
+from trainables.words.texts import expand_user_path, find_unfit_character
 
 LOG = logging.getLogger(__name__)
 BATCH_BYTES = 2**28  # bytes of pixels at which a batch of files is handed on before it is full
@@ -112,8 +114,9 @@ class PictureFiles:
 
     def iterate_batches(self, size: int) -> Iterator[list[np.ndarray]]:
         """Yield the pixels [H, W, 3] of at most `size` pictures at once, of fewer large ones."""
-        batch, n_bytes, progress = list[np.ndarray](), 0, Progress("embedding", len(self.paths))
-        results = map_ahead(self._read, (Picture(self.root / path) for path in self.paths))
+        batch, n_bytes = list[np.ndarray](), 0
+        progress = ImageProgress("embedding", len(self.paths))
+        results = map_ahead(self._read, (ImageSource(self.root / path) for path in self.paths))
         for number, (path, result) in enumerate(zip(self.paths, results, strict=True)):
             progress.update(number)
             if isinstance(result, str):
@@ -130,7 +133,7 @@ class PictureFiles:
         if batch:
             yield batch
 
-    def _read(self, picture: Picture) -> tuple[np.ndarray, DeepValues | None] | str:
+    def _read(self, picture: ImageSource) -> tuple[np.ndarray, DeepValues | None] | str:
         """Return a picture's pixels and its values of more than 8 bits, or why it has none."""
         if (character := find_unfit_character(str(picture.path))) is not None:
             return f"its name has {character}"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainables.machine.cache_folder import locate_default_cache
+from trainables.data.cache import locate_default_cache
 
 
 @dataclass(frozen=True)

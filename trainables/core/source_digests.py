@@ -3,7 +3,8 @@
 A component is a loss, a method, a data set, or a part of the core (`components.py`). Its digest is
 
     SHA-256 over (module name, syntax tree) of its modules and of every module of the same
-    top-level package that they import, at the top or late.
+    top-level package that they import, at the top or late, except `trainables.words`, whose names,
+    messages and files alter no number.
 
 Docstrings, annotations, comments and texts of errors are left out of the syntax tree. A component
 in a module without a package is digested with the modules in the same folder that it imports.
@@ -32,6 +33,7 @@ from trainables.core.components import (
     list_components,
 )
 
+WORDS = "trainables.words"
 DIGESTS_FILE = Path(__file__).with_name("digests.json")
 
 
@@ -86,7 +88,7 @@ def _iterate_imported_modules(tree: ast.Module, package: str, folder: Path) -> I
         # a module of the folder, or a package in it
         is_in_folder = file is not None and folder in file.parents[:2]
         is_own = top == first or (not top and not is_site_packages and is_in_folder)
-        if is_own and find_module_file(name) is not None:
+        if is_own and not name.startswith(WORDS) and find_module_file(name) is not None:
             yield name
 
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from trainables.errors import ConfigError
 from trainables.methods.base import Method, Progress, Term
+from trainables.words.errors import ConfigError
 
 RATIO = "_to_metric"  # ends the name of the ratio of a term's gradient to the metric term's
 FIRST_STEPS = 3  # of a trial, in each of which the ratios are measured

@@ -7,7 +7,7 @@ out of the output folder. Therefore only this module builds paths of trials, and
 
 from pathlib import Path
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 TRIALS = "trials"  # the folder of all trials, in an output folder, a batch's folder and a storage
 CONFIG = "config.json"  # resolved configuration and seed

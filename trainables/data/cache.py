@@ -1,4 +1,4 @@
-"""Build folders of the cache once, completely or not at all.
+"""Locate the cache, and build its folders once, completely or not at all.
 
 Many trials may start at once and be killed at any time. So a folder is built under another name
 with a file lock, flushed to disk and renamed; a folder with its final name is complete.
@@ -14,8 +14,9 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from trainables.errors import ConfigError
-from trainables.machine.files import sync_to_disk
+from trainables.words.errors import ConfigError
+from trainables.words.files import sync_to_disk
+from trainables.words.texts import expand_user_path
 
 # errors of a full or read-only disk, after which a caller may do without the cache
 UNWRITABLE = (
@@ -26,6 +27,14 @@ UNWRITABLE = (
 
 class CacheError(OSError):
     """The cache cannot be written. It is an OSError, so that a trial is retried."""
+
+
+def locate_default_cache() -> Path:
+    """Return $ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
+    if configured := os.environ.get("ABLATE_CACHE"):
+        return expand_user_path(configured, "ABLATE_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return expand_user_path(home, "XDG_CACHE_HOME") / "ablate"
 
 
 def get_or_build(folder: Path, build: Callable[[Path], None]) -> Path:

@@ -1,10 +1,10 @@
 """Define data sets, and their registry.
 
-A data set is one class in one file. It computes a fingerprint of its content, fast enough for
+A data set is one class. It computes a fingerprint of its content, fast enough for
 planning, and loads images with their classes. If the literature fixes the test classes, it returns
 them as `official`; otherwise `data.split` divides the classes.
 
-`files/fileset.py` is the base of data sets that are lists of image files. Other packages use the
+`fileset.py` is the base of data sets that are lists of image files. Other packages use the
 entry point group `ablate.data`; `ablate.testing.datasets` checks them.
 """
 
@@ -20,13 +20,13 @@ from torch import Tensor
 
 from trainables.config.images import DataConfig
 from trainables.config.registry import Registry
+from trainables.data.archives import About, Count
 from trainables.data.decode import Box
-from trainables.data.files.data_set_markers import About, Count
 from trainables.data.images import Images
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 DATASETS: "Registry[type[DataSource]]" = Registry(
-    "data", "trainables.data.embedded.reader", "trainables.data.sets"
+    "data", "trainables.data.sets.embedded", "trainables.data.sets"
 )
 
 BOTH, QUERY, GALLERY = 0, 1, 2  # roles of an image where it is evaluated

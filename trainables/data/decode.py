@@ -1,15 +1,25 @@
-"""Image files to uint8 RGB, in threads.
+"""Image files to uint8 RGB, in threads: damaged metadata, deep greys and transparency included.
 
 Deviations from torchvision's ImageFolder pipeline: the EXIF orientation is applied, transparent
 pixels become white (not whatever colour lies under them), 16-bit greys keep their upper byte unless
-`data.grey_range` is given. Damaged metadata change no pixel (`data/metadata.py`). Resizing is
-Pillow's antialiased bilinear, as torchvision's Resize of a Pillow image.
+`data.grey_range` is given. Resizing is Pillow's antialiased bilinear, as torchvision's Resize of a
+Pillow image.
 
 Files are input from outside. Their content must be of one of `FORMATS`: Pillow knows many more,
 among them EPS, for which it starts Ghostscript. Pillow refuses an image of more than 179 million
 pixels (2 · `Image.MAX_IMAGE_PIXELS`) before it decodes any of them.
+
+Damaged metadata change no pixel: EXIF, XMP or a profile never refuse an image. The orientation is
+that of EXIF, else of XMP, as Pillow reads them. An orientation that cannot be read is none.
+Pillow's own `exif_transpose` also rewrites the tags, which fails for more files.
+
+Without `data.grey_range`, greys of 16 and 32 bits are read as 0 … 65535, and floats as 0 … 255.
+`survey.py` refuses data sets whose values fill a small part of that range.
 """
 
+import struct
+import warnings
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,19 +30,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
-from trainables.data.greys import (
-    DeepValues,
-    Range,
-    has_deep_colours,
-    is_deep_grey,
-    measure_deep_colours,
-    reduce_depth,
-)
-from trainables.data.metadata import drop_metadata, turn_upright
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 # Formats of still images, by content, whatever the name; JPEG's plugin opens multi-picture files
 # (MPO) of cameras, too. TGA has no signature, so it is tried last. Left out are drawings that a
@@ -48,10 +49,47 @@ Image.init()  # fills the list of formats that Pillow opens
 FORMATS = tuple(name for name in STILL_IMAGES if name in Image.OPEN)
 IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 Box = tuple[float, float, float, float]  # left, top, right, bottom, in pixels
+Range = tuple[float, float]  # the values of black and white
+INTEGERS, FLOATS, COLOURS = "greys of 16 or 32 bits", "float greys", "colours of 16 bits"
+WHITES = {INTEGERS: 65535, FLOATS: 255, COLOURS: 65535}  # what is read as white
 T = TypeVar("T")
 
+# What Pillow raises for EXIF and XMP that it cannot parse. 200,000 damaged files raised the first
+# three; Pillow itself expects most of the others where it reads a resolution from EXIF.
+UNREADABLE = (
+    *(SyntaxError, ValueError, struct.error),
+    *(TypeError, LookupError, ArithmeticError, OSError),
+)
+TRANSPOSITIONS = {  # by orientation
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+XMP_KEYS = ("XML:com.adobe.xmp", "xmp")  # of an image's `info`
+PNG_SIGNATURE, PNG_ORIENTATION, PNG_TRANSPARENCY = b"\x89PNG\r\n\x1a\n", b"eXIf", b"tRNS"
+JPEG_START, JPEG_SCAN, JPEG_COMMENT = b"\xff\xd8", 0xDA, 0xFE
+JPEG_APPLICATION = range(0xE0, 0xF0)  # markers of segments with metadata
+JPEG_EXIF = 0xE1
+JPEG_COLOURS = (0xE0, 0xEE)  # JFIF's and Adobe's, which say how colours are stored
 
-class Picture(NamedTuple):
+# Pillow's warnings of damaged metadata and large images do not name the file, and Python cannot
+# filter the warnings of one thread.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+
+class DeepValues(NamedTuple):
+    """The kind of an image of more than 8 bits, and its least and largest value."""
+
+    kind: str
+    least: float
+    most: float
+
+
+class ImageSource(NamedTuple):
     """An image file.
 
     path: the file, or with `content` what to call it. content: its bytes, where they do not lie in
@@ -63,7 +101,7 @@ class Picture(NamedTuple):
     box: Box | None = None
 
 
-def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
+def map_ahead(work: Callable[[ImageSource], T], pictures: Iterable[ImageSource]) -> Iterator[T]:
     """Yield `work(picture)` for each picture in order; threads compute a bounded number ahead."""
     threads = count_cores()
     with ThreadPoolExecutor(threads) as pool:
@@ -80,7 +118,7 @@ def map_ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iter
 
 
 def decode_picture(
-    picture: Picture, short: int | None, grey_range: Range | None = None
+    picture: ImageSource, short: int | None, grey_range: Range | None = None
 ) -> np.ndarray:
     """Decode a picture to [H, W, 3] uint8 RGB, resized to the short side `short` unless it is None.
 
@@ -90,7 +128,7 @@ def decode_picture(
 
 
 def decode_with_values(
-    picture: Picture, short: int | None, grey_range: Range | None = None
+    picture: ImageSource, short: int | None, grey_range: Range | None = None
 ) -> tuple[np.ndarray, DeepValues | None]:
     """Decode as `decode_picture`; return the values of an image of more than 8 bits, too."""
     path, content, box = picture
@@ -182,3 +220,100 @@ def convert_to_rgb(image: Image.Image) -> Image.Image:
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def turn_upright(image: Image.Image) -> Image.Image:
+    """Return a loaded image transposed as its EXIF or XMP says; `image` stays as it is."""
+    transposition = _find_transposition(image)
+    return image if transposition is None else image.transpose(transposition)
+
+
+def _find_transposition(image: Image.Image) -> Image.Transpose | None:
+    """Return what the orientation in EXIF asks for, or that in XMP if EXIF cannot be read."""
+    only_xmp = Image.new("1", (1, 1))
+    only_xmp.info = {key: image.info[key] for key in XMP_KEYS if key in image.info}
+    for source in (image, only_xmp):
+        try:
+            return TRANSPOSITIONS.get(source.getexif().get(ExifTags.Base.Orientation, 1))
+        except UNREADABLE:
+            continue
+    return None
+
+
+def drop_metadata(content: bytes) -> bytes:
+    """Return a PNG or JPEG file without the parts that hold neither pixels nor an orientation.
+
+    Pillow refuses some files for these parts: texts of more than 1 MiB, short or damaged chunks. A
+    file of another format is returned as it is.
+    """
+    if content.startswith(PNG_SIGNATURE):
+        return b"".join([PNG_SIGNATURE, *_list_png_chunks(content)])
+    if content.startswith(JPEG_START):
+        return b"".join([JPEG_START, *_list_jpeg_segments(content)])
+    return content
+
+
+def _list_png_chunks(content: bytes) -> list[bytes]:
+    chunks, start = list[bytes](), len(PNG_SIGNATURE)
+    while start < len(content):
+        length, kind = int.from_bytes(content[start : start + 4]), content[start + 4 : start + 8]
+        chunk = content[start : start + length + 12]  # with length, kind and checksum
+        is_critical = kind[:1].isupper() or kind == PNG_TRANSPARENCY
+        is_intact = zlib.crc32(chunk[4:-4]) == int.from_bytes(chunk[-4:])
+        if is_critical or (kind == PNG_ORIENTATION and is_intact):
+            chunks.append(chunk)
+        start += length + 12
+    return chunks
+
+
+def _list_jpeg_segments(content: bytes) -> list[bytes]:
+    segments, start = list[bytes](), len(JPEG_START)
+    while content[start : start + 1] == b"\xff" and start + 4 <= len(content):
+        if (marker := content[start + 1]) == JPEG_SCAN:
+            break
+        end = start + 2 + int.from_bytes(content[start + 2 : start + 4])
+        is_metadata = marker in JPEG_APPLICATION or marker == JPEG_COMMENT
+        has_colours = marker in JPEG_COLOURS and end - start >= 16
+        if not is_metadata or marker == JPEG_EXIF or has_colours:
+            segments.append(content[start:end])
+        start = end
+    return [*segments, content[start:]]
+
+
+def reduce_depth(image: Image.Image, grey_range: Range | None) -> tuple[Image.Image, DeepValues]:
+    """Convert a grey image of 16 or 32 bits or of floats to 8 bits, and return its values too."""
+    pixels = np.asarray(image)
+    kind = FLOATS if image.mode == "F" else INTEGERS
+    if kind == FLOATS and not np.isfinite(pixels).all():
+        raise ValueError("it has NaN or infinite values")
+    values = DeepValues(kind, float(pixels.min()), float(pixels.max()))
+    if grey_range is not None:
+        black, white = grey_range
+        shares = (pixels.astype(np.float64) - black) / (white - black)
+        reduced = np.rint(255 * shares.clip(0, 1))
+    elif kind == INTEGERS:
+        reduced = np.clip(pixels >> 8, 0, 255)
+    else:
+        reduced = np.clip(pixels, 0, 255)
+    return Image.fromarray(reduced.astype(np.uint8)), values
+
+
+def is_deep_grey(image: Image.Image) -> bool:
+    """Return whether an image has one channel of more than 8 bits."""
+    return image.mode in ("I", "F") or image.mode.startswith("I;16")
+
+
+def measure_deep_colours(image: Image.Image) -> DeepValues:
+    """Return the values of a loaded image of 16 bits, of which Pillow keeps the upper byte."""
+    pixels = np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
+    return DeepValues(COLOURS, 256.0 * pixels.min(), 256.0 * pixels.max() + 255)
+
+
+def has_deep_colours(image: Image.Image) -> bool:
+    """Return whether Pillow will read 16 bits as 8; `image` was opened and not loaded yet."""
+    tiles = () if is_deep_grey(image) else getattr(image, "tile", ())
+    for codec, *_, options in tiles:
+        white = options[-1] if codec.startswith("ppm") else 0  # that a PPM file states
+        if codec == "SGI16" or white > 255 or ";16" in str(options):
+            return True
+    return False

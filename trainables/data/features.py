@@ -18,9 +18,9 @@ from trainables.data import resizing
 from trainables.data.augment import cut_eval_images
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.images import Reader
+from trainables.data.images import ImageReader
 from trainables.machine.processes import count_cores
-from trainables.machine.progress import Progress
+from trainables.words.terminal import ImageProgress
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -87,13 +87,13 @@ def _compute_features(config: "Trial", cache: Path, device: torch.device, folder
     LOG.info("computing %s features of %d images at %d px, once", name, total, size)
     settings: dict[str, Any] = {"size": size, "mean": backbone.mean, "std": backbone.std}
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
-    progress, threads = Progress(f"features of {name}", total), torch.get_num_threads()
+    progress, threads = ImageProgress(f"features of {name}", total), torch.get_num_threads()
     # use all CPUs that this process may run on, because the other trials wait for the features
     torch.set_num_threads(max(threads, count_cores()))
     try:
         with torch.no_grad(), (folder / "features.npy").open("wb") as out:
             np.lib.format.write_array_header_1_0(out, header)
-            reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
+            reader, blocks = ImageReader(images, device), torch.split(torch.arange(total), BATCH)
             reader.prefetch(blocks)
             for rows in blocks:
                 batch = cut_eval_images(*reader.load_rows(rows), device=device, **settings)

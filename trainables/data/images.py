@@ -88,7 +88,7 @@ def map_array(path: Path) -> Tensor:
 
 
 @dataclass
-class Batch:
+class PendingBatch:
     """Pixels of a batch. rows: [B]. packed: memory for the pixels, which begin at `starts`."""
 
     rows: Tensor
@@ -97,7 +97,7 @@ class Batch:
     tasks: list[Future[None]]
 
 
-class Reader:
+class ImageReader:
     """Read images for one trial, in as many threads as torch has.
 
     Pixels on the device, or mapped and used on the CPU, need no work. Otherwise threads decode or
@@ -108,7 +108,7 @@ class Reader:
     def __init__(self, images: Images, device: torch.device) -> None:
         self.images, self.device = images, device
         self.coming: deque[Tensor] = deque()  # rows of announced batches
-        self.begun: deque[Batch] = deque()
+        self.begun: deque[PendingBatch] = deque()
         self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
 
     def prefetch(self, batches: Iterable[Tensor]) -> None:
@@ -152,7 +152,7 @@ class Reader:
         while self.coming and len(self.begun) < DEPTH:
             self.begun.append(self._begin_batch(self.coming.popleft()))
 
-    def _begin_batch(self, rows: Tensor) -> Batch:
+    def _begin_batch(self, rows: Tensor) -> PendingBatch:
         """Let threads copy the images of these rows into one array; return it with their tasks."""
         images, is_pinned = self.images, self.device.type == "cuda"
         sizes = images.heights[rows] * images.widths[rows] * images.channels
@@ -164,4 +164,4 @@ class Reader:
             self._pool.submit(images.pack_rows, block.tolist(), block_starts.tolist(), packed)
             for block, block_starts in zip(row_blocks, start_blocks, strict=True)
         ]
-        return Batch(rows, starts, packed, tasks)
+        return PendingBatch(rows, starts, packed, tasks)

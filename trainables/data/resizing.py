@@ -10,18 +10,25 @@ antialias=True)` and Pillow's kernels (bicubic: a = −1/2). Pixels are rounded 
 torch uses 16-bit weights, three times as fast as floats; a pixel differs by at most one step from
 the rounded float. Other devices have no such kernel and round floats.
 
+On the CPU, images are resized in threads that each use one core (`map_in_threads`). Dividing a
+small operation among all cores gains nothing and waits for the slowest core.
+
 Shape legend: B batch · S side of the output · C channels · H, W rows and columns of an image.
 """
 
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.data.images import Images
-from trainables.machine.threads import map_in_threads
 
 if TYPE_CHECKING:
     from trainables.config.images import Interpolation
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
 REVISION = 2  # raise by hand when pixels resized with antialiasing change
 ANTIALIASED_TOGETHER = 4  # images that a thread takes as one task
 BILINEAR_TOGETHER = 8
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Crops:
     """The boxes to cut out of images.
 
     Attributes:
-        images: decoded images on `device` (`Reader.load_rows`).
+        images: decoded images on `device` (`ImageReader.load_rows`).
         index: [B] rows of `images`.
         boxes: [B, 4] int64 (top, left, height, width).
         flip: [B] bool, whether to mirror. All on the CPU.
@@ -199,3 +208,39 @@ def _compute_axis_weights(
     low = points.floor()
     high = torch.minimum(low + 1, last)
     return begin[:, None] + low.long(), begin[:, None] + high.long(), points - low
+
+
+def map_in_threads(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
+    """Apply `work` to each item in as many threads as torch has; return the results in order.
+
+    The threads inherit the caller's gradient and inference modes, which torch stores per thread.
+    A thread takes `together` items at once; more is faster for short work.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return [work(item) for item in items]
+    inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+    def run_chunk(chunk: list[S]) -> list[T]:
+        with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
+            return [work(item) for item in chunk]
+
+    iterator = iter(items)
+    chunks = iter(lambda: list(islice(iterator, together)), [])  # until a chunk is empty
+    return list(chain.from_iterable(_get_pool(threads).map(run_chunk, chunks)))
+
+
+@cache
+def _get_pool(threads: int) -> ThreadPoolExecutor:
+    """Create a pool of threads in each of which torch computes with one core."""
+    ready = threading.Barrier(threads)
+
+    def use_one_core() -> None:
+        torch.get_num_threads()  # initialises the setting that the next line changes
+        torch.set_num_threads(1)
+        ready.wait()  # until all threads of the pool have started
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="side by side", initializer=use_one_core)
+    list(pool.map(lambda _: None, range(threads)))  # starts all threads
+    torch.set_num_threads(threads)  # restores the caller's number of threads
+    return pool

@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
 from trainables.streams import create_generator
+from trainables.words.errors import ConfigError
 
 
 def count_steps_per_epoch(images: int, batch_size: int) -> int:

@@ -33,8 +33,8 @@ from torch import Tensor
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
-from trainables.errors import ConfigError
 from trainables.streams import create_generator
+from trainables.words.errors import ConfigError
 
 FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metric import metric
+from trainables.words.errors import ConfigError, TrialFailure
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
@@ -39,11 +39,11 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     return float((ranks_above.sum(1) < k).double().mean())
 
 
-@metric("top_1_accuracy", reads="logits", unit="%")
+@metric("top_1_accuracy", reads="logits")
 def top_1_accuracy(logits: Tensor, labels: Tensor) -> float:
     return top_k_accuracy(logits, labels, 1)
 
 
-@metric("top_5_accuracy", reads="logits", unit="%")
+@metric("top_5_accuracy", reads="logits")
 def top_5_accuracy(logits: Tensor, labels: Tensor) -> float:
     return top_k_accuracy(logits, labels, 5)

@@ -54,7 +54,7 @@ def entropy(sizes: Tensor) -> float:
     return float(-torch.special.xlogy(p, p).sum())
 
 
-@metric("nmi", reads="clusters", unit="%")
+@metric("nmi", reads="clusters")
 def nmi(table: Contingency) -> float:
     """Return normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1].
 
@@ -67,7 +67,7 @@ def nmi(table: Contingency) -> float:
     return min(1.0, max(0.0, 2 * (total - entropy(table.cells)) / total))
 
 
-@metric("ami", reads="clusters", unit="%")
+@metric("ami", reads="clusters")
 def ami(table: Contingency) -> float:
     """Return adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E).
 
@@ -114,7 +114,7 @@ def expected_mutual_information(table: Contingency) -> float:
     return math.fsum(sums)
 
 
-@metric("f1", reads="clusters", unit="%")
+@metric("f1", reads="clusters")
 def f1(table: Contingency) -> float:
     """Return pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items, from exact counts.
 

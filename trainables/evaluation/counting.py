@@ -33,9 +33,9 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from trainables.errors import TrialFailure
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PlainScore
+from trainables.words.errors import TrialFailure
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

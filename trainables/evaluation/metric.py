@@ -1,6 +1,6 @@
 """The registry of metrics.
 
-    @metric("spread", reads="rows", direction="minimize")
+    @metric("spread", reads="rows", direction="minimize", label="Spread")
     def spread(rows: Tensor, labels: Tensor) -> float: ...
 
 Other packages add metrics by an entry point in `ablate.metrics`, which names a module with such
@@ -15,7 +15,8 @@ from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
 from trainables.config.registry import Registry
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
+from trainables.words.metrics import find_metric
 
 Reads = Literal["places", "clusters", "rows", "logits"]
 Unit = Literal["%", ""]
@@ -36,17 +37,22 @@ class Metric:
             places: `function` is a `RankingMetric`.
             clusters: the `Contingency` of k-means' clusters and the classes → float.
             logits: (logits [N, C], labels [N]) → float.
-        unit: "%" for a share in [0, 1] that is shown in per cent, "" for other numbers.
-        direction: whether larger or smaller values are better.
+        unit, direction, label: how it is shown (`MetricFacts`); None: what the table of metrics
+            says, or "" , "maximize" and the name for a metric that it does not have.
     """
 
     name: str
     function: Callable[..., Any]
     reads: Reads = "rows"
-    unit: Unit = ""
-    direction: Direction = "maximize"
+    unit: Unit | None = None
+    direction: Direction | None = None
+    label: str | None = None
 
     def __post_init__(self) -> None:
+        facts = find_metric(self.name)
+        self.unit = facts.unit if self.unit is None else self.unit
+        self.direction = self.direction or facts.direction
+        self.label = self.label or facts.label
         # the registry reads these attributes of a function or class
         self.__module__ = getattr(self.function, "__module__", "")
         self.__qualname__ = getattr(self.function, "__qualname__", self.name)
@@ -97,12 +103,17 @@ METRIC_REGISTRY: Registry[Metric] = Registry(
 
 
 def metric(
-    name: str, *, reads: Reads = "rows", unit: Unit = "", direction: Direction = "maximize"
+    name: str,
+    *,
+    reads: Reads = "rows",
+    unit: Unit | None = None,
+    direction: Direction | None = None,
+    label: str | None = None,
 ) -> Callable[[F], F]:
     """Return a decorator that registers a function as a `Metric` with these fields."""
 
     def add(function: F) -> F:
-        METRIC_REGISTRY.register(name)(Metric(name, function, reads, unit, direction))
+        METRIC_REGISTRY.register(name)(Metric(name, function, reads, unit, direction, label))
         return function
 
     return add

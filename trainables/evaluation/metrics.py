@@ -13,12 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.splits import Subset
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.clustering import build_contingency, kmeans
 from trainables.evaluation.metric import METRIC_REGISTRY
 from trainables.evaluation.ranking import find_places
 from trainables.evaluation.ranking_metrics import PositiveRanks, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.metrics import AT_END, BY_CLASS
 
 # metric → [mean, number of queries that count] of each class
 ClassMeans = dict[str, list[list[float]]]
@@ -34,14 +35,6 @@ RANKING, CLUSTERING, STRUCTURE, ACCURACY = _FUNCTIONS.values()
 EVALUATOR = "retrieval-2" + "".join(
     f"+{name}.{METRIC_REGISTRY[name].digest}" for name in ALL if not METRIC_REGISTRY[name].is_own
 )
-# PER_EPOCH is computed after each epoch. METRICS is computed at the end, and is defined for every
-# split with a pair, even for collapsed embeddings.
-PER_EPOCH = (*(f"recall_at_{k}" for k in (1, 2, 4, 8)), "r_precision", "map_at_r")
-BY_CLASS = ("recall_at_1", "map_at_r")  # metrics whose means by class a trial's result has
-METRICS = (
-    *(*PER_EPOCH, "recall_at_10", "recall_at_100", "recall_at_1000", "map_at_1000"),
-    *("nmi", "ami", "f1"),
-)
 
 
 @torch.no_grad()
@@ -50,7 +43,7 @@ def evaluate_embeddings(
     labels: Tensor,
     *,
     score: Score | str,
-    metrics: Sequence[str] = METRICS,
+    metrics: Sequence[str] = AT_END,
     gallery: tuple[Tensor, Tensor] | None = None,
     further: Tensor | None = None,
     logits: Tensor | None = None,

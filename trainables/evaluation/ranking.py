@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from trainables.errors import TrialFailure
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks, RankingMetric
 from trainables.evaluation.scores import PlainScore, Score
+from trainables.words.errors import TrialFailure
 
 SMALL = 2048  # items up to which loading the compiled code costs more than it saves
 LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_places`

@@ -144,4 +144,4 @@ _RANKING: dict[str, RankingMetric] = {
     "map_with_query": MapWithQuery(),
 }
 for _name, _metric in _RANKING.items():
-    METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places", "%"))
+    METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places"))

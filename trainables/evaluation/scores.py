@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError, TrialFailure
 from trainables.machine.kernels import onednn_product, uses_onednn
+from trainables.words.errors import ConfigError, TrialFailure
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]

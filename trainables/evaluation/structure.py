@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError
 from trainables.evaluation.metric import metric
+from trainables.words.errors import ConfigError
 
 BLOCK = 1024  # rows of a block of distances
 LEAST_INTER = 1e-8  # of π_inter, as in the public code
@@ -82,7 +82,7 @@ def concentration(rows: Tensor, labels: Tensor) -> float:
     return float((kappa[has_pairs] / mean_inter_distance(centres)).var(correction=0))
 
 
-@metric("spectrum", direction="minimize")
+@metric("spectrum")
 def spectrum(rows: Tensor, _: Tensor | None = None) -> float:
     """Return ρ = KL(U ‖ S) = Σ 1/m · log(1/(m s_i)), in nats; 0 if all directions are used equally.
 
@@ -109,7 +109,7 @@ def compute_singular_shares(rows: Tensor) -> Tensor:
     return share
 
 
-@metric("uniformity", direction="minimize")
+@metric("uniformity")
 def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
     """Return G_2, the mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1].
 
@@ -131,7 +131,7 @@ def uniformity(rows: Tensor, _: Tensor | None = None) -> float:
     return float(torch.stack(sums).sum()) / (count * (count - 1) / 2)
 
 
-@metric("gaussian_p", unit="%")
+@metric("gaussian_p")
 def gaussian_p(rows: Tensor, labels: Tensor) -> float:
     """Return the mean, over classes and dimensions, of the p-value of an isotropic Gaussian spread.
 
@@ -146,13 +146,13 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
     return float(_compute_class_p_values(rows, labels).mean())
 
 
-@metric("gaussian_p_deviation", unit="%")
+@metric("gaussian_p_deviation")
 def gaussian_p_deviation(rows: Tensor, labels: Tensor) -> float:
     """Return the population standard deviation over classes of the p-values behind `gaussian_p`."""
     return float(_compute_class_p_values(rows, labels).std(correction=0))
 
 
-@metric("relative_deviation", unit="%", direction="minimize")
+@metric("relative_deviation")
 def relative_deviation(rows: Tensor, labels: Tensor) -> float:
     """Return the mean over classes of (mean distance of items to the centre μ_c)/‖μ_c‖, ≥ 0.
 

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from trainables.config.sections import Trial
 from trainables.data.splits import Subset
-from trainables.errors import ConfigError
 from trainables.evaluation.metrics import (
     ACCURACY,
-    METRICS,
-    PER_EPOCH,
     evaluate_embeddings,
     evaluate_split,
     needs_embeddings_alone,
 )
 from trainables.evaluation.scores import Score
+from trainables.words.errors import ConfigError
+from trainables.words.metrics import ACCURACIES, AT_END, PER_EPOCH, SELECTING
 
 
 class Embedder(Protocol):
@@ -54,8 +53,8 @@ class Task:
     by: ClassVar[str | None] = None
     defaults: ClassVar[Mapping[str, Any]] = {}
     per_epoch: ClassVar[tuple[str, ...]] = PER_EPOCH
-    metrics: ClassVar[tuple[str, ...]] = METRICS
-    selected: ClassVar[tuple[str, ...]] = ("map_at_r", "r_precision", "recall_at_1")
+    metrics: ClassVar[tuple[str, ...]] = AT_END
+    selected: ClassVar[tuple[str, ...]] = SELECTING
 
     def can_read(self, metric: str) -> bool:
         """Return whether the task can compute a metric from its answers."""
@@ -90,11 +89,11 @@ class Classification(Task):
     """Classify further images of the training classes; batches are random by default."""
 
     name, by = "classification", "images"
-    per_epoch = metrics = selected = ("top_1_accuracy", "top_5_accuracy")
+    per_epoch = metrics = selected = ACCURACIES
     defaults: ClassVar[Mapping[str, Any]] = {
         "data": {"split": {"by": "images"}},
         "training": {"per_class": 1},
-        "selection": {"metric": "top_1_accuracy"},
+        "selection": {"metric": ACCURACIES[0]},
     }
 
     def can_read(self, metric: str) -> bool:

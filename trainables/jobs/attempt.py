@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pkgutil import resolve_name
@@ -16,10 +17,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG
-from trainables.errors import ConfigError, TrialFailure
-from trainables.jobs.redaction import HidingFormatter, build_failure_event
 from trainables.jobs.request import Job
 from trainables.machine.processes import Watch, feed_watchdog
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.secrets import HidingFormatter, redact_secrets
 
 Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
@@ -150,3 +151,10 @@ class Attempt:
             self._logger.removeHandler(self._log)
             self._log.close()
             self._lock.release()
+
+
+def build_failure_event(error: BaseException) -> dict[str, str]:
+    """Return the last event of a job that failed with `error`."""
+    reason = redact_secrets(" ".join(f"{type(error).__name__}: {error}".split()))
+    trace = redact_secrets("".join(traceback.format_exception(error)))
+    return {"event": "failed", "reason": reason, "traceback": trace}

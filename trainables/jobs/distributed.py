@@ -22,12 +22,12 @@ import torch
 
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group, join_group
 from trainables.machine.processes import end_process_after
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError, TrialFailure
 
 EXIT_SECONDS = 10.0  # to wait for a failed process's last event
 

@@ -24,12 +24,13 @@ from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
 from trainables.core.runtime import Runtime
 from trainables.data.splits import load_splits
-from trainables.errors import TrialFailure
-from trainables.evaluation.metrics import METRICS, evaluate_split
+from trainables.evaluation.metrics import evaluate_split
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.machine.devices import resolve_device
 from trainables.methods.base import Method, compare_embeddings
 from trainables.trial import TrialConfig
+from trainables.words.errors import TrialFailure
+from trainables.words.metrics import AT_END
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def evaluate_ensemble(
 ) -> dict[str, float]:
     """Evaluate the concatenated test embeddings of all members; return the metrics by name.
 
-    The members are networks that were trained on different folds of a study. `METRICS` are always
+    The members are networks that were trained on different folds of a study. `AT_END` are always
     computed. One network at a time is in memory; the heads of methods with own scores stay.
     """
     # check that the members are folds of one configuration
@@ -71,7 +72,7 @@ def evaluate_ensemble(
     splits.require_splits(("test",))
     embedded = [_embed_test_images(member, runtime) for member in members]
     z = torch.cat([part for part, _ in embedded], dim=1)
-    score, names = _build_joint_score(embedded), tuple(dict.fromkeys((*METRICS, *metrics)))
+    score, names = _build_joint_score(embedded), tuple(dict.fromkeys((*AT_END, *metrics)))
     restarts = first.config.evaluation.restarts
     return evaluate_split(z, splits.test, score=score, metrics=names, restarts=restarts)
 

@@ -16,15 +16,15 @@ from trainables.core.identity import compute_config_hash
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.dataset import fingerprint
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import get_task
 from trainables.jobs.distributed import train_together
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Job
-from trainables.machine.files import join_inside, write_json
-from trainables.machine.peak_memory import PeakMemory
+from trainables.machine.devices import PeakMemory
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.files import join_inside, write_json
 
 LOG = logging.getLogger(__name__)
 Event = dict[str, Any]

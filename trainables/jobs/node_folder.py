@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
+from trainables.data.cache import locate_default_cache
 from trainables.jobs.request import Job, Payload, Storage
-from trainables.machine.cache_folder import locate_default_cache
-from trainables.machine.files import join_inside
 from trainables.machine.processes import host_name
+from trainables.words.files import join_inside
 
 NODES = "nodes"  # folder in the cache
 READ = "read"  # in a run's folder, the folder of other trials' weights
@@ -54,7 +54,7 @@ def localize_job(payload: Payload) -> Job:
 def check_data(job: Job, fingerprint: str) -> None:
     """Raise OSError if the job's data set is missing on this node or differs from the driver's."""
     from trainables.data import dataset
-    from trainables.errors import ConfigError
+    from trainables.words.errors import ConfigError
 
     section: Any = job.config["data"]
     data = dataset.resolve_data_config(section)

@@ -20,9 +20,9 @@ from trainables.core.epoch_metrics import FIRST, EpochMetrics
 from trainables.core.runtime import Runtime
 from trainables.core.term_gradients import FIRST_STEPS, RATIO
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError, TrialFailure
 
 STEPS = 6  # timed steps, after the first steps, which compile, allocate and measure the terms
 

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import VIEWS
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
 

@@ -1,13 +1,18 @@
-"""Choose a trial's device and check that it supports bfloat16."""
+"""Choose a trial's device, check its precision, and measure how much memory the trial takes."""
 
+import os
 import re
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 AMPERE = (8, 0)  # compute capability of NVIDIA's first GPUs with bfloat16 arithmetic
+# Linux: writing "5" to the first file resets the peak that the second one shows as VmHWM.
+RESET, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+SLACK = 64 << 20  # bytes that a process may free between the reset and the check
 
 
 def resolve_device(name: str) -> torch.device:
@@ -56,3 +61,38 @@ def check_bf16(device: torch.device) -> None:
             f"below {AMPERE[0]}.{AMPERE[1]}",
             "Set training.precision: fp32, or use another GPU",
         )
+
+
+class PeakMemory:
+    """Watch the memory in use from now on.
+
+    On a GPU this is the memory that torch has allocated there, otherwise that of the process.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.is_known = True
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            return
+        if os.access(RESET, os.W_OK):
+            RESET.write_text("5")
+        peak, present = _read_status("VmHWM"), _read_status("VmRSS")
+        # A system may ignore the reset; the peak is then that of an earlier trial.
+        self.is_known = peak is not None and present is not None and peak < present + SLACK
+
+    def read(self) -> int | None:
+        """Return the largest number of bytes in use so far; None if the system cannot tell."""
+        if not self.is_known:
+            return None
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return _read_status("VmHWM")
+
+
+def _read_status(field: str) -> int | None:
+    """Read a size from the process's status, in bytes; None if the system does not have it."""
+    if not STATUS.exists():
+        return None
+    found = re.search(rf"{field}:\s*(\d+) kB", STATUS.read_text())
+    return None if found is None else 1024 * int(found[1])

@@ -122,7 +122,7 @@ class DVML(Plain):
         spread: whether the gradients of μ and log σ² reach the features, "attached", or end at
             those two heads, "detached". A backbone that trains can lower L1 by features that are
             alike for all images: at the paper's weights the embedded data are lost within an epoch
-            (`search_spaces/networks_why.md`). With cached features both are the same.
+            (`search_spaces/results/networks_why.md`). With cached features both are the same.
         Sources: lambda2_phase1, lambda4_phase1, lambda1_phase2, lambda3_phase2, lambda4_phase2,
             samples, hidden, reconstruction, kl_over: the paper; generated, same_image, kl, target,
             spread: this project.

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from trainables.data.cache import CacheError, get_or_build
-from trainables.errors import ConfigError
 from trainables.machine.kernels import Linear, describe_kernels
 from trainables.streams import use_substream
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig

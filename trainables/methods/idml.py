@@ -17,7 +17,6 @@ from torch import Generator, Tensor, nn
 from trainables.backbones.extra_token import check_tokens
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import store_as_none
-from trainables.errors import ConfigError
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, Trial, build_probe
 from trainables.losses.geometry import safe_sqrt, squared_distance
@@ -25,6 +24,7 @@ from trainables.losses.softmax import Softmax
 from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import build_layer
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, cut_mix, draw_beta_share, mix_up
+from trainables.words.errors import ConfigError
 
 # Least α that r divides by. Below it `safe_sqrt` gives α = 0 with gradient 0 and e^{−r/τ} is
 # taken at this α: Eq. 6 and 8 vanish there all the same, and nothing is 0/0.

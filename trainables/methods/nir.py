@@ -13,12 +13,12 @@ from torch import Generator, Tensor
 from torch.func import functional_call
 
 from trainables.config.ranges import log_range
-from trainables.errors import ConfigError
 from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
+from trainables.words.errors import ConfigError
 
 # Above this exponent e^x goes on as its tangent, so that the squares of its gradients, which Adam
 # keeps in float32, stay finite: those of e^45 do not.

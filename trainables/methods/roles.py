@@ -5,10 +5,10 @@ from functools import lru_cache
 from trainables.config.network import EmbeddingConfig
 from trainables.config.optimization import ROLES, Role
 from trainables.config.sections import Trial
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, ParamGroup, build_probe
 from trainables.methods.base import METHODS, Method
 from trainables.streams import seed_global_generator
+from trainables.words.errors import ConfigError
 
 WIDTH = 16  # of the probes that are built; roles do not depend on it
 

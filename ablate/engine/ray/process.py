@@ -22,8 +22,8 @@ from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import list_machines, list_started_processes, open_ray_session
 from ablate.ledger.schema import is_disk_full_message, is_full
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
+from trainables.words.errors import ConfigError
 
 ALIVE_SECONDS = 5.0
 

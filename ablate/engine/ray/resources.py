@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
     from ablate.spec.model import Resources

@@ -28,8 +28,8 @@ from filelock import FileLock
 
 import trainables
 from ablate.engine.ray.resources import Request, check_nodes, count_fitting
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",

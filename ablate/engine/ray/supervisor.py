@@ -28,14 +28,14 @@ from ablate.engine.ray.session import create_ray_folder
 from ablate.ledger.schema import build_disk_full_error, is_disk_full_message
 from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import JobScheduler
-from ablate.values.child_processes import PYTHON, add_import_paths, build_public_environment
 from reports.frame import GIVEN_UP
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.request import Job, Leader, Payload, Storage
 from trainables.machine.processes import end_session, host_name, is_running
+from trainables.words.environment import PYTHON, add_import_paths, build_public_environment
+from trainables.words.errors import ConfigError
 
 RESTARTS = 1
 TICK_SECONDS = 0.5

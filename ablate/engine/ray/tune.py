@@ -23,7 +23,7 @@ from ablate.engine.ray.pipe import DriverClient
 from ablate.engine.ray.resources import Request
 from trainables.core.trial_folder import TRIALS
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
-from trainables.jobs.redaction import redact_secrets
+from trainables.words.secrets import redact_secrets
 
 TRIAL_ID = "trial"  # in a Tune trial's configuration: our id of it
 CHECKPOINTS = 2  # of an attempt that stay

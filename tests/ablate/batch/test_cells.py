@@ -16,8 +16,8 @@ from ablate.ledger.owner import Owner
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
-from trainables.errors import ConfigError
 from trainables.jobs.batch.files import read_cells
+from trainables.words.errors import ConfigError
 
 SEARCH: dict[str, Any] = {
     "design": "search",

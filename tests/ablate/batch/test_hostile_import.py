@@ -18,9 +18,9 @@ from ablate.batch import export_cells, import_batch
 from ablate.ledger.ledger import Ledger
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import here, synthetic_settings
-from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import read_sheet, write_sheet
+from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4]}}
 

@@ -20,9 +20,9 @@ from tests.ablate import specs
 from tests.ablate.batch.sweeps import facts, here, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core import source_digests
-from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import read_sheet, write_sheet
+from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}
 

@@ -11,7 +11,7 @@ import yaml
 
 from ablate import api
 from ablate.cli.main import main
-from ablate.cli.prune import find_removable_files
+from ablate.cli.upkeep import find_removable_files
 from ablate.engine.settings import Outcome
 from ablate.ledger.results import find_best
 from ablate.spec.read import read_spec

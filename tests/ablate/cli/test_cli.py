@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import io
+import re
 from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 import ablate
-from ablate.cli import doctor
+from ablate.cli import upkeep
 from ablate.cli.main import COMMANDS, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
 from ablate.engine import driver
@@ -30,8 +32,8 @@ from ablate.spec.model import Resources
 from ablate.tracking.sync import MlflowTracker
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
-from trainables.errors import ConfigError
 from trainables.machine.processes import count_cores
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 REQUEST = Request(1, 0, "cpu")
@@ -203,14 +205,14 @@ def test_backbones_of_the_papers_are_listed(
 
 
 def test_doctor_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "GPUS", "raise ImportError('no operator')")
-    finding = doctor.check_torch()
+    monkeypatch.setattr(upkeep, "GPUS", "raise ImportError('no operator')")
+    finding = upkeep.check_torch()
     assert not finding.ok and "ImportError: no operator" in finding.text
     assert "--force-reinstall torch torchvision" in finding.text
     path = tmp_path / "ledger.sqlite"
-    assert doctor.check_ledger(path).ok
+    assert upkeep.check_ledger(path).ok
     path.write_bytes(b"garbage" * 1000)
-    assert not doctor.check_ledger(path).ok
+    assert not upkeep.check_ledger(path).ok
 
 
 class Terminal(io.StringIO):
@@ -286,16 +288,20 @@ def test_a_library_that_cannot_be_loaded_is_named_in_one_line(
     def fail(args: object) -> int:
         raise error
 
-    monkeypatch.setattr("ablate.cli.best.run", fail)
+    monkeypatch.setattr("ablate.cli.results.run_best", fail)
     assert main(["best", "x"]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"{__file__}:") and words in said and said.count("\n") == 1
 
 
 def test_every_command_has_its_module() -> None:
-    files = (ROOT / "ablate" / "cli").glob("*.py")
-    assert {path.stem for path in files if "def add_arguments(" in path.read_text()} == {*COMMANDS}
-    assert callable(build_parser().parse_args)
+    texts = [path.read_text() for path in (ROOT / "ablate" / "cli").glob("*.py")]
+    runs = {name for text in texts for name in re.findall(r"\.set_defaults\(run=(\w+)\)", text)}
+    parser = build_parser()
+    (menu,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    commands = {name: command.get_default("run") for name, command in menu.choices.items()}
+    assert commands.keys() == COMMANDS.keys()
+    assert sorted(run.__name__ for run in commands.values()) == sorted(runs)
     words = ["best", "--out", "x"]
     assert build_parser(["best"]).parse_args(words).out == "x"
     assert build_parser([]).parse_known_args(words)[1] == ["--out", "x"]

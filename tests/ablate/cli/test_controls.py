@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ablate.cli.controls import build_controls
 from ablate.cli.main import main
+from ablate.cli.run import build_controls
 from ablate.spec.read import read_spec
 from trainables.losses.base import LOSSES
 

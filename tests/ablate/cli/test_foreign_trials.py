@@ -19,9 +19,9 @@ from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
-from trainables.errors import ConfigError
 from trainables.jobs.batch import __main__ as batch
 from trainables.jobs.batch.files import read_cells, write_cells
+from trainables.words.errors import ConfigError
 
 Captured = pytest.CaptureFixture[str]
 

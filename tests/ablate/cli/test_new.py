@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from ablate.cli.main import main
-from ablate.cli.new import GOALS
-from ablate.cli.new_spec import TUNINGS
+from ablate.cli.new import GOALS, TUNINGS
 from tests.trainables import core_trials
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from ablate.cli.main import build_parser
-from ablate.cli.report import print_report
+from ablate.cli.results import print_report
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.store import Store
 from tests.ablate.command import ROOT, ablate

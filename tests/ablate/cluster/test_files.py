@@ -12,7 +12,7 @@ import pytest
 
 from ablate.engine.ray.resources import Request, check_nodes
 from tests.ablate.cluster.files import BIN, FOLDER, ROOT, help_of, loaded, ray_schema, run_lines
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 CLOUDS = ("aws.yaml", "gcp.yaml")
 

@@ -11,9 +11,9 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from reports.tables.cells import explain_folds, group_by_seed, list_missing_seeds
-from reports.tables.labels import format_metric_label
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
+from trainables.words.metrics import format_metric_label
 
 FOLDS = 4
 

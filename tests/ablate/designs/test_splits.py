@@ -14,7 +14,7 @@ from reports.stats.paired import paired_difference
 from reports.tables.cells import explain_folds, group_by_cell
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SPLITS = 5
 SEEDS = 2

@@ -11,14 +11,14 @@ import pytest
 import timm
 
 from ablate.cli.main import main
+from ablate.designs.layers import Layer, merge_layers
 from ablate.ledger.ledger import Ledger
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.layers import Layer, merge_layers
 from tests.ablate.engine.miniature import FEW, SMALL
 from tests.papers import sources
 
-RECIPE = Path(__file__).parents[3] / "search_spaces" / "backbones.yaml"
+RECIPE = Path(__file__).parents[3] / "search_spaces/comparisons/backbones.yaml"
 LORA = RECIPE.with_name("backbones_lora.yaml")
 LEVELS = load_yaml(RECIPE).data["factors"]["backbone"]
 # timm's models for tests, with random values

@@ -12,10 +12,10 @@ from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.plan import warnings as advice
 from ablate.spec.read import read_spec
-from ablate.values.paths import flatten_paths
 from tests.ablate.engine.miniature import FEW, SMALL
 from tests.papers import sources
 from tests.trainables.data import trees
+from trainables.words.paths import flatten_paths
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
 GPU = sorted((SPACES / "gpu").glob("*.yaml"))

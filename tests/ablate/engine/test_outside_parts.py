@@ -48,7 +48,7 @@ from ablate.plan.warnings import list_study_notes
 from ablate.spec.json_schema import build_json_schema
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 given, faults = json.loads(sys.argv[1])
 made = dispatch(specs.plan(given), Path("run"))

@@ -25,7 +25,7 @@ from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 TUNE = {

@@ -16,7 +16,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.storage.ledger_backup import LEASE
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)
 

@@ -27,7 +27,7 @@ from tests.faults.driver import SPEC, options
 from tests.faults.ledger_damage import KINDS, SAME_FILE
 from tests.faults.polling import wait_until
 from tests.unprivileged import open_folder, unprivileged
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ME = Owner.from_this_process()
 

@@ -22,8 +22,8 @@ from ablate.ledger.sources import Sources
 from ablate.ledger.sqlite_files import find_damage, read_header
 from tests.ablate.synthetic import CONFIG, FINAL
 from tests.unprivileged import open_folder, unprivileged
-from trainables.errors import ConfigError
 from trainables.machine.processes import host_name
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 DEAD = Owner(host_name(), 2**22 + 12345, 1.0)

@@ -32,9 +32,9 @@ from trainables.core.evaluator import Evaluator
 from trainables.core.runtime import Runtime
 from trainables.core.source_digests import compute_trial_digests
 from trainables.core.trial_folder import SOURCE
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
 Edit = Callable[[str, str | None], None]

@@ -8,7 +8,7 @@ from typing import Any
 from ablate.samplers import branches
 from ablate.samplers.history import ObservedTrial
 from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 PRIMES = (2, 3, 5, 7)
 

@@ -13,10 +13,11 @@ from ablate.spec.read import read_spec
 from tests.ablate import synthetic
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
-FILES = ["all_methods.yaml", "all_methods_small.yaml", "overfit.yaml", "overfit_best_epoch.yaml"]
 
 
-@pytest.mark.parametrize("name", [*FILES, "ddml.yaml", "ddml_network.yaml"])
+@pytest.mark.parametrize(
+    "name", ["ddml.yaml", "comparisons/all_methods.yaml", "comparisons/ddml_network.yaml"]
+)
 def test_nothing_is_warned_of_and_every_row_has_as_many_trials(name: str) -> None:
     spec = read_spec(SPACES / name)
     plan = build_checked_plan(spec, Overrides(), synthetic.fingerprint, Path("cache"))

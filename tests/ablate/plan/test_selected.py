@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.ablate import specs
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SPEC = specs.spec(
     studies__steps={

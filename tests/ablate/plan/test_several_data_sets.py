@@ -12,7 +12,7 @@ from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
 from trainables.config.images import DataConfig
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 PAPER = "data.split.protocol"
 

@@ -1,4 +1,4 @@
-"""`python -m tests.ablate.reference`: write the pages of search_spaces/reference/ anew."""
+"""`python -m tests.ablate.reference`: write the pages of docs/reference/ anew."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from trainables.methods.base import METHODS, Batch, Progress
 
 REGISTRIES: dict[str, Any] = {"method": METHODS, "loss": LOSSES}
 FOLDERS = {"method": "methods", "loss": "losses"}
-PAGES = recipes.SPACES / "reference"
+PAGES = recipes.SPACES.with_name("docs") / "reference"
 SECTIONS = ("Deviations", "Logged", "References", "Example")
 # Options with which a method has all of its terms and observed scalars.
 EVERYTHING: dict[str, dict[str, Any]] = {"nir": {"synthetic": "both", "gradient_limit": 1.0}}
@@ -123,7 +123,7 @@ def names(kind: str) -> list[str]:
 
 
 def pages() -> dict[str, str]:
-    """File below search_spaces/reference/ → text."""
+    """File below docs/reference/ → text."""
     costs = json.loads(COSTS.read_text(encoding="utf-8"))
     fields = FieldsPage()
     made = {}
@@ -326,11 +326,13 @@ def results(kind: str, name: str) -> Iterator[str]:
             "pattern, not to the level."
         )
         head = ("comparison", "row", "against", "metric", "difference", "verdict", "n")
-        links = [f"[{cell(row.title)}]({relpath(result_page(row.recipe), here)})" for row in rows]
+        links = [f"[{cell(row.title)}]({relpath(row.page, here)})" for row in rows]
         lines = [(at, *map(cell, row[2:])) for at, row in zip(links, rows, strict=True)]
         yield table((*head, "published gain"), lines)
     else:
-        earlier = [path.with_suffix(".md") for path in recipes.tuned().get((kind, name), {})]
+        paths = [*recipes.tuned().get((kind, name), {})]
+        measured = [path for path in paths if path.parent.name not in ("gpu", "papers")]
+        earlier = [recipes.RESULTS / f"{path.stem}.md" for path in measured]
         names = ", ".join(f"[{p.name}]({relpath(p, here)})" for p in earlier if p.is_file())
         more = f" Pages with earlier or other measurements: {names}." if names else ""
         yield f"No result of this {kind} has been judged by the present rule.{more}"
@@ -347,11 +349,6 @@ def results(kind: str, name: str) -> Iterator[str]:
     yield "\n".join(f"- [`{p}`](../methods/{p}.md), {t}: {join(text)}" for p, t, text in tables)
     head = ("table", "column", "row", "printed", "gain", "over the row", "apparent slip")
     yield table(head, [(f"`{n.paper}`, {n.table}", *map(cell, n[3:])) for n in numbers])
-
-
-def result_page(recipe: Any) -> Any:
-    page = recipe.with_suffix(".md")
-    return page if page.is_file() else recipe
 
 
 def tuned(kind: str, name: str, folder: str | None = None, most: int = 99) -> str:

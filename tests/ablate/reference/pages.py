@@ -1,4 +1,4 @@
-"""The pages of search_spaces/reference/ as they should be now."""
+"""The pages of docs/reference/ as they should be now."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from pathlib import Path
 
 from tests.ablate.reference import commands, components, fields
 
-FOLDER = Path(__file__).parents[3] / "search_spaces" / "reference"
+FOLDER = Path(__file__).parents[3] / "docs" / "reference"
 COMMAND = "python -m tests.ablate.reference"
 
 FIELDS = f"""# All fields of a spec
 
-Written by `{COMMAND}` from the models that check a spec; `schema.json` is the same for an editor.
+Written by `{COMMAND}` from the models that check a spec; [schema.json](../schema.json)
+is the same for an editor.
 
 Keys may be nested or dotted (`optimizer.lr: 1e-4`), in `trial`, in `--set`, in a search's `space`
 and in a design's factors alike. "none" is what YAML writes as `null`: off, or as the meaning says.
@@ -23,7 +24,7 @@ Written by `{COMMAND}` from the argument parsers; `ablate COMMAND --help` shows 
 
 
 def pages() -> dict[str, str]:
-    """File below search_spaces/reference/ → text."""
+    """File below docs/reference/ → text."""
     return {
         "fields.md": f"{FIELDS}\n\n{fields.page()}\n",
         "commands.md": f"{COMMANDS}\n\n{commands.page()}\n",

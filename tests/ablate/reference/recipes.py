@@ -1,7 +1,8 @@
 """What the recipes of search_spaces/ say of a component: searches, results, printed numbers.
 
 A cell of a study belongs to the method that its trial names, or, with the method `plain`, to the
-loss. Results are those of search_spaces/verdicts/, printed numbers those of reports/published/.
+loss. Results are those of search_spaces/results/verdicts/, printed numbers those of
+reports/published/.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ablate.designs.base import StudyBase
+from ablate.designs.layers import Layer, merge_layers
 from ablate.designs.search import Search
 from ablate.spec.model import Spec
 from ablate.spec.read import read_spec
+from ablate.spec.recipes import FOLDED
 from ablate.spec.yaml_loader import load_yaml
-from ablate.values.layers import Layer, merge_layers
 from reports.pages.verdict_text import format_call, read_verdicts
 from reports.papers import PublishedTable, load_published_table
 from reports.recipe import Table
-from reports.tables.labels import format_difference_label
 from reports.tables.questions import format_difference
 from reports.tables.verdict import Verdict
+from trainables.words.metrics import format_difference_label
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
+RESULTS = SPACES / "results"
 Name = tuple[str, str]  # ("method", "ddml")
 NOT_NEUTRAL = ", not neutral"
 
@@ -47,7 +50,7 @@ class Printed(NamedTuple):
 class Judged(NamedTuple):
     """One comparison of a verdict file; published: the gain that a paper prints."""
 
-    recipe: Path
+    page: Path
     title: str
     row: str
     baseline: str
@@ -62,6 +65,13 @@ class Judged(NamedTuple):
 def recipes() -> dict[Path, Spec]:
     paths = sorted(SPACES.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     return {path: read_spec(path).spec for path in paths if ".sources." not in path.name}
+
+
+def find_recipe(sweep: str) -> Path:
+    """The recipe of the sweep that a result page is named after."""
+    name = FOLDED.get(sweep, sweep)
+    (path,) = (p for p in recipes() if p.stem == name and p.parent.name not in ("gpu", "papers"))
+    return path
 
 
 def only_inherits_searches(path: Path) -> bool:
@@ -96,9 +106,8 @@ def tuned() -> Mapping[Name, Mapping[Path, set[str]]]:
 def judged() -> Mapping[Name, list[Judged]]:
     """The comparisons of a component with another one, and of its own parts switched off."""
     found: defaultdict[Name, list[Judged]] = defaultdict(list)
-    for path in sorted((SPACES / "verdicts").glob("*.json")):
-        recipe = SPACES / f"{path.stem}.yaml"
-        spec = recipes()[recipe]
+    for path in sorted((RESULTS / "verdicts").glob("*.json")):
+        spec, page = recipes()[find_recipe(path.stem)], RESULTS / f"{path.stem}.md"
         for verdict in read_verdicts(path).verdicts:
             study = spec.studies.get(verdict.study)
             if study is None:
@@ -106,11 +115,11 @@ def judged() -> Mapping[Name, list[Judged]]:
             name = component(spec, study, verdict.cell.removesuffix(NOT_NEUTRAL))
             if not verdict.is_term and name == component(spec, study, verdict.baseline):
                 continue  # the two differ in the data or the seeds
-            found[name].append(describe(verdict, recipe, spec))
+            found[name].append(describe(verdict, page, spec))
     return found
 
 
-def describe(verdict: Verdict, recipe: Path, spec: Spec) -> Judged:
+def describe(verdict: Verdict, page: Path, spec: Spec) -> Judged:
     cell = verdict.cell.removesuffix(NOT_NEUTRAL)
     tables = [table for table in spec.report.tables if table.study == verdict.study]
     rows = [row for table in tables for at, row in printed_rows(spec, table) if at == cell]
@@ -119,7 +128,7 @@ def describe(verdict: Verdict, recipe: Path, spec: Spec) -> Judged:
     difference, call = format_difference(verdict), format_call(verdict)
     n = f"{verdict.n} {verdict.unit}s"
     title, base = verdict.title, verdict.baseline
-    return Judged(recipe, title, label, base, metric, difference, call, n, published)
+    return Judged(page, title, label, base, metric, difference, call, n, published)
 
 
 @cache

@@ -15,7 +15,7 @@ from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import run, stopped_often, table
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 CODE = """
 import pathlib, optuna

@@ -12,9 +12,9 @@ from ablate.spec.default_space import list_section_axes
 from ablate.spec.read import read_spec
 from tests.ablate import specs
 from trainables.config.network import BackboneConfig
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.words.errors import ConfigError
 
 RATES = ["optimizer.lr", "optimizer.multipliers.proxies", "optimizer.multipliers.auxiliary"]
 WEIGHTS = ["method.alpha", "method.beta", "method.gamma"]

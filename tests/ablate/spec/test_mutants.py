@@ -17,10 +17,10 @@ from ablate.spec.yaml_loader import load_yaml
 from ablate.sweep.progression import Progression
 from tests.ablate import specs, synthetic
 from tests.ablate.spec import mutants
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3] / "search_spaces"
-SHIPPED = sorted(ROOT.glob("*.yaml"))
+SHIPPED = sorted((*ROOT.glob("*.yaml"), *ROOT.glob("comparisons/*.yaml")))
 BATCHES, PER_BATCH = 5, 50
 
 MORE: dict[str, Any] = {

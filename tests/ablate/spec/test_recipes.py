@@ -31,7 +31,9 @@ def test_a_recipe_is_found_by_name_and_a_file_goes_first() -> None:
     assert read_spec("more.yaml").spec.studies == read_spec("papers/nir").spec.studies
 
 
-@pytest.mark.parametrize("name", ["papers/ddml", "few_images_4", "gpu/cub200", "controls"])
+@pytest.mark.parametrize(
+    "name", ["papers/ddml", "comparisons/few_images_4", "gpu/cub200", "comparisons/controls"]
+)
 def test_a_copy_is_the_recipe_under_another_name(name: str, capsys: Captured) -> None:
     assert main(["new", "123", "--from", name]) == 0
     assert "123.yaml" in capsys.readouterr().out
@@ -70,6 +72,29 @@ def test_a_missing_spec_is_one_line(word: str, remedy: str, capsys: Captured) ->
     assert main(["run", word, "--plan"]) == 2
     fault = f"No such file or recipe exists. {remedy} `ablate new --help` lists the recipes."
     assert capsys.readouterr().err == f"{word}: {fault}\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "place"),
+    [
+        ("search_spaces/heads.yaml", "comparisons/heads"),
+        ("networks", "comparisons/networks"),  # and not gpu/networks
+        (str(FOLDER / "cub200.yaml"), "gpu/cub200"),
+        ("reality_check_small", "comparisons/reality_check"),
+    ],
+)
+def test_the_name_of_a_recipe_that_moved_says_where_it_is(
+    word: str, place: str, capsys: Captured
+) -> None:
+    assert main(["run", word, "--out", "out"]) == 2
+    text = capsys.readouterr().err
+    assert f"The recipe is at search_spaces/{place}.yaml." in text and text.count("\n") == 1
+    assert read_spec(f"search_spaces/{place}.yaml").order and not Path("out").exists()
+    assert main(["new", "x", "--from", word]) == 2
+    assert f"The recipe is at search_spaces/{place}.yaml." in capsys.readouterr().err
+    Path("more.yaml").write_text(f"extends: {word}\nname: more\n")
+    assert main(["run", "more.yaml", "--plan"]) == 2
+    assert f"The recipe is at search_spaces/{place}.yaml." in capsys.readouterr().err
 
 
 def test_each_recipe_can_be_read_by_its_name() -> None:

@@ -12,7 +12,7 @@ from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 from tests.ablate.driven import run
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
 AWAY = {"method.alpha": {"low": 2, "high": 3}}  # the neutral cell wins

@@ -14,7 +14,7 @@ from ablate.spec.read import read_spec
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
 from tests.ablate.specs import SPACE
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": SPACE["optimizer.lr"]}
 PLAIN = {"method": {"name": "plain"}}

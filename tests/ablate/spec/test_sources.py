@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ablate.spec.read import read_spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SPEC = """
 name: x

@@ -11,7 +11,7 @@ import pytest
 from ablate.spec.json_schema import build_json_schema
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan, spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 FAULTS = [
@@ -113,8 +113,8 @@ def test_the_command_line_exits_with_2(
 
 
 def test_the_published_schema_is_current() -> None:
-    """`ablate plan --schema > search_spaces/schema.json` brings it up to date."""
-    published = json.loads((ROOT / "search_spaces" / "schema.json").read_text())
+    """`ablate plan --schema > docs/schema.json` brings it up to date."""
+    published = json.loads((ROOT / "docs" / "schema.json").read_text())
     assert published == json.loads(json.dumps(build_json_schema()))
 
 

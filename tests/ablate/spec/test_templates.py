@@ -10,7 +10,7 @@ import pytest
 
 from ablate.cli.options import parse_levels
 from ablate.spec.read import read_spec
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SPACES = Path(__file__).parents[3] / "search_spaces"
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}
@@ -78,7 +78,7 @@ def test_levels_are_left_out_and_single_studies_changed() -> None:
 
 def test_each_study_of_heads_has_its_levels() -> None:
     levels = ("typefaces", "emoji"), ("normsoftmax", "proxy_anchor"), ("plain", "ddml", "nir")
-    studies: Any = read_spec(SPACES / "heads.yaml").spec.studies
+    studies: Any = read_spec(SPACES / "comparisons/heads.yaml").spec.studies
     for data, loss, method in itertools.product(*levels):
         study = studies[f"tune_{method}_{loss}_{data}"]
         names = [study.trial[section]["name"] for section in ("data", "loss", "method")]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ablate.spec.yaml_loader import load_text, load_yaml
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @pytest.mark.parametrize(

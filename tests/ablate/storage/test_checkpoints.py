@@ -14,8 +14,8 @@ from ablate.storage import checkpoints as module
 from ablate.storage.checkpoints import TrialCheckpoints, fetch_weights
 from ablate.storage.ledger_backup import NOTE, BackupState
 from ablate.storage.store import Storage, StorageError
-from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint
+from trainables.words.errors import ConfigError
 
 TRIAL = "0123456789abcdef-s0"
 

@@ -22,7 +22,7 @@ from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.storage import ledger_backup
 from ablate.storage.ledger_backup import LEASE, LEDGER, LedgerBackup
 from ablate.storage.store import Storage
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)
 

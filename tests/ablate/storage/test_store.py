@@ -12,7 +12,7 @@ import pytest
 
 from ablate.storage.store import Storage, StorageError
 from tests.s3 import CREDENTIALS, server
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 @pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])

@@ -26,7 +26,7 @@ from tests.ablate import specs
 from tests.ablate.batch.sweeps import facts, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.submission.slurm import Cluster
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}, "seeds": 1}
 SEARCH = {**specs.SPEC["studies"]["tune"], "trials": 4, "round": 2, "startup": 2}

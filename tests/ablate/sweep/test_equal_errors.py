@@ -14,7 +14,7 @@ from ablate.engine.settings import Outcome
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RATES = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3]
 GRID = {"design": "grid", "grid": {"optimizer.lr": RATES}, "seeds": 1}

@@ -13,7 +13,7 @@ from ablate.samplers.space import Axis
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
 ALPHA = {"method.alpha": {"low": 0, "high": 3}}

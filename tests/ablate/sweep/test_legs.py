@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ablate.cli.prune import find_removable_files
+from ablate.cli.upkeep import find_removable_files
 from ablate.engine.foreground import run_cell
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings

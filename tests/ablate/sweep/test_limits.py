@@ -15,6 +15,7 @@ from ablate.designs.search import Search
 from ablate.engine.progress import count_cells
 from ablate.engine.work_estimate import Workload
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.limits import Limits, describe_needs
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.ledger.results import find_best
@@ -24,14 +25,13 @@ from ablate.samplers.sampling import propose
 from ablate.sweep.dispatch import JobScheduler
 from ablate.sweep.trial_costs import TrialCosts, estimate_at
 from ablate.tracking.payload import build_sweep_document
-from ablate.values.limits import Limits, describe_needs
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
 from tests.ablate.samplers.searches import SAMPLERS
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job
-from trainables.machine import peak_memory
-from trainables.machine.peak_memory import PeakMemory
+from trainables.machine import devices
+from trainables.machine.devices import PeakMemory
+from trainables.words.errors import ConfigError
 
 RUNNER = "tests.ablate.sweep.test_limits:run_costly"
 BATCHES = [16, 32, 64, 128, 256, 512]
@@ -346,5 +346,5 @@ def test_the_peak_of_an_earlier_trial_is_forgotten(
     # A system may ignore the reset; then the peak of an earlier trial counts for no other trial.
     use_memory(size)
     (tmp_path / "ignored").touch()
-    monkeypatch.setattr(peak_memory, "RESET", tmp_path / "ignored")
+    monkeypatch.setattr(devices, "RESET", tmp_path / "ignored")
     assert PeakMemory(cpu).read() is None

@@ -14,8 +14,8 @@ from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
-from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
+from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
 AWAY = {"method.alpha": {"low": 2, "high": 3}}  # far from the synthetic best, 0.7: neutral wins

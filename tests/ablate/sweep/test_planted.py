@@ -16,7 +16,7 @@ def test_a_method_without_effect_is_the_plain_loss_and_a_gain_is_found(tmp_path:
     assert fair["power"] > 0.8
     # the stages that networks.yaml had before: the plain loss alone searches rates once more
     text = (
-        f"extends: {planted.SPACES / 'networks.yaml'}\nname: biased\n"
+        f"extends: {planted.SPACES / 'comparisons/networks.yaml'}\nname: biased\n"
         "studies: {tune_ddml: {around: {best_of: near}}}\n"
     )
     (tmp_path / "biased.yaml").write_text(text, encoding="utf-8")

@@ -12,8 +12,8 @@ from ablate.ledger.owner import Owner
 from ablate.sweep import queue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 # --------------------------------------------------------------------------- plan
 

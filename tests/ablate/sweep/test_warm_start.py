@@ -12,7 +12,7 @@ from ablate.sweep.dispatch import JobScheduler
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 from trainables.core import identity, source_digests
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
 SEARCH = {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 2}

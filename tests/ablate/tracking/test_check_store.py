@@ -13,8 +13,7 @@ from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.store import Store
 from reports.compile import compile_report
-from reports.errors import ReportError
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError, ReportError
 
 WORD = "s3cr3t-w0rd"
 

@@ -25,7 +25,7 @@ from tests.ablate.tracking.replicas import (
 )
 from tests.ablate.tracking.store import finish_some
 from tests.reports.conftest import Sweep
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 BOTH = ("tensorboard", "wandb")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.tables.cells import collect_trials, find_sign
 from tests.reports.made import METRIC, drawer, frame
+from trainables.words.errors import ReportError
 
 SPACE = {
     "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},

@@ -1,7 +1,7 @@
 """How often rules are wrong, and what they see: on residuals of real trials and simulated.
 
 `residuals.csv` has MAP@R and Recall@1 of test classes (%) over seeds, of configurations of
-`search_spaces/controls.yaml` whose means are taken away.
+`search_spaces/comparisons/controls.yaml` whose means are taken away.
 """
 
 from __future__ import annotations

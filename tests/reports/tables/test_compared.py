@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from reports.errors import ReportError
 from reports.frame import OTHER, Frame
 from reports.pages import markup
 from reports.papers import load_published_table as printed
 from reports.recipe import Recipe, Table
 from reports.stats.paired import Improvement
 from reports.tables.build import build_all, build_table
-from reports.tables.labels import declare_metrics, find_metric, format_metric_label, is_share
 from reports.tables.model import Sheet, TableData
 from tests.reports.made import METRIC, frame
 from trainables.evaluation.metric import METRIC_REGISTRY
+from trainables.words.errors import ReportError
+from trainables.words.metrics import declare_metrics, find_metric, format_metric_label, is_share
 
 RECALL = "test/recall_at_1"
 

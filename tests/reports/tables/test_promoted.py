@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from reports.errors import ReportError
 from reports.figures.ranks import promotions
 from reports.pages import html, table_files
 from reports.recipe import Figure, Table
@@ -19,6 +18,7 @@ from reports.tables.build import build_table
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
 from tests.reports.made_promoted import HIGH, LOW, made
+from trainables.words.errors import ReportError
 
 TABLE = Table(kind="promoted", study="network")
 FIGURE = Figure(kind="promotions", studies=("network",), metric=METRIC)

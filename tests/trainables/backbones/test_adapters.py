@@ -22,9 +22,9 @@ from trainables.core.identity import compute_config_hash
 from trainables.core.network import build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.methods.roles import list_trained_roles
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 SIDE = 32
 LAYERS = {  # a transformer, linear layers between convolutions, and 1 × 1 convolutions

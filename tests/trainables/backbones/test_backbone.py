@@ -19,8 +19,8 @@ from trainables.backbones.weights import (
     locate_packaged_file,
 )
 from trainables.config.network import BackboneConfig
-from trainables.errors import ConfigError
 from trainables.streams import seed_global_generator
+from trainables.words.errors import ConfigError
 
 TINY = "test_resnet"  # timm's own model for tests, 0.5 M parameters
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 64 * 64).view(2, 3, 64, 64).sin()

@@ -12,8 +12,7 @@ import torchvision
 from torch import Tensor, nn
 
 from trainables.backbones.backbone import build_backbone, build_frozen_backbone
-from trainables.backbones.own_models import BACKBONES, OwnModel
-from trainables.backbones.pixels import IMAGENET
+from trainables.backbones.own_models import BACKBONES, IMAGENET, OwnModel
 from trainables.config.network import BackboneConfig
 from trainables.streams import seed_global_generator
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.extra_token import ExtraTokenViT, check_tokens
 from trainables.core.network import build_trial_backbone
-from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 SIDE = 32
 # A class token; register tokens and mean pooling; two tokens already, whose outputs are averaged.

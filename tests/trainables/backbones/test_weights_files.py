@@ -25,9 +25,9 @@ from trainables.backbones.weights import (
 )
 from trainables.config.network import BackboneConfig
 from trainables.core.identity import compute_config_hash, dump_identity
-from trainables.errors import ConfigError
 from trainables.streams import seed_global_generator
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 
 def caffes(classifier: str = "last_linear") -> dict[str, Tensor]:

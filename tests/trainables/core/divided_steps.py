@@ -15,8 +15,8 @@ from tests.trainables.components import labels_for, loss_options
 from trainables import streams
 from trainables.backbones.adapters import restrict_training
 from trainables.backbones.backbone import Backbone, build_backbone
-from trainables.backbones.grad_cache import GradCacheRunner
-from trainables.backbones.pixels import Pixels
+from trainables.backbones.memory import GradCacheRunner
+from trainables.backbones.own_models import Pixels
 from trainables.config.network import BackboneConfig
 from trainables.core.epoch_metrics import EpochMetrics
 from trainables.core.network import build_method

@@ -6,7 +6,7 @@ import pytest
 
 from trainables.core.code_version import Code, prepare_folder
 from trainables.core.trial_folder import CHECKPOINTS, SOURCE
-from trainables.machine.files import write_json
+from trainables.words.files import write_json
 
 TODAY = Code({"core": "new"}, {"core": "1"}, {"core": ("new",)})
 

@@ -18,7 +18,7 @@ from trainables.backbones.backbone import build_backbone
 from trainables.backbones.memory import check_parts, find_batch_norms, synchronize_batch_norms
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_processes
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 TRAINS: dict[str, Any] = {"backbone": {"mode": "finetune", "freeze_bn": False}}
 

@@ -20,8 +20,8 @@ import trainables
 from tests.trainables.core import exported
 from trainables.backbones import backbone
 from trainables.core import export, pictures
-from trainables.data.decode import Picture, decode_picture
-from trainables.errors import ConfigError
+from trainables.data.decode import ImageSource, decode_picture
+from trainables.words.errors import ConfigError
 
 About, Tensors = dict[str, Any], dict[str, torch.Tensor]
 GONE: Any = object()
@@ -209,7 +209,7 @@ def test_pictures_are_decoded_as_those_of_a_data_folder(
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
-    expected = decode_picture(Picture(tmp_path / "a.png"), 73)
+    expected = decode_picture(ImageSource(tmp_path / "a.png"), 73)
     with Image.open(tmp_path / "a.png") as opened:
         images = pictures.convert_to_images(opened, 64 / 73, 73)
     shape = int(images.heights[0]), int(images.widths[0]), 3

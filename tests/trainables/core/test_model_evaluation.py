@@ -21,13 +21,14 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import load_dataset
-from trainables.errors import ConfigError
-from trainables.evaluation.metrics import METRICS, evaluate_embeddings
+from trainables.evaluation.metrics import evaluate_embeddings
+from trainables.words.errors import ConfigError
+from trainables.words.metrics import AT_END
 
 
 def evaluate(model: Model, name: str, root: Path | None, cache: Path, partial: bool = True) -> dict:
     data = build_data_config(model.config.data, name, root and str(root), partial)
-    return evaluate_model(model, data, cache, METRICS)
+    return evaluate_model(model, data, cache, AT_END)
 
 
 def train(root: Path, folder: Path, mode: str) -> tuple[Model, dict[str, float]]:
@@ -48,7 +49,7 @@ def test_on_its_own_data_a_model_has_its_trial_s_numbers_to_the_bit(
     model, recorded = train(root, tmp_path, mode)
     for given in (None, root):
         row = evaluate(model, "folder", given, tmp_path / "cache")
-        assert {name: row[name] for name in METRICS} == recorded
+        assert {name: row[name] for name in AT_END} == recorded
         assert (row["evaluated"], row["trained"]) == ("own test", 0)
     assert row["classes"] == 4 and row["images"] == row["queries"] == 24
 
@@ -68,7 +69,7 @@ def test_on_other_data(tmp_path: Path) -> None:
     assert (row["evaluated"], row["classes"], row["trained"]) == ("all", 6, len(shared))
     rows = model.embed(more)
     labels = torch.arange(6).repeat_interleave(6)
-    by_hand = evaluate_embeddings(rows, labels, score="cosine", metrics=METRICS[:6])
+    by_hand = evaluate_embeddings(rows, labels, score="cosine", metrics=AT_END[:6])
     assert {name: row[name] for name in by_hand} == pytest.approx(by_hand, abs=1e-6)
 
 
@@ -89,7 +90,7 @@ def test_a_backbone_alone(name: str, tmp_path: Path) -> None:
             data.images, rows, size=32, mean=backbone.mean, std=backbone.std, device="cpu"
         )
         by_hand = evaluate_embeddings(
-            backbone(inputs), data.labels[rows], score="cosine", metrics=METRICS[:6]
+            backbone(inputs), data.labels[rows], score="cosine", metrics=AT_END[:6]
         )
         assert {name: row[name] for name in by_hand} == pytest.approx(by_hand, abs=1e-9)
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.machine.devices import check_bf16
+from trainables.words.errors import ConfigError
 
 
 @pytest.mark.slow

@@ -18,9 +18,9 @@ from trainables.core import trainer
 from trainables.core.checkpoints import Checkpoints
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 WORKER = """
 import json, sys

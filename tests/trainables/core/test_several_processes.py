@@ -18,8 +18,8 @@ from trainables.core.assembly import check_processes
 from trainables.core.inputs import Pictures
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
+from trainables.words.errors import ConfigError
 
 CLOSE = 1e-6  # of float64, relative to the largest gradient; what is found is about 1e-15
 CASES: tuple[tuple[str | dict[str, Any], str], ...] = (

@@ -29,8 +29,8 @@ from trainables.core.term_gradients import (
 )
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import EXPORT
-from trainables.errors import ConfigError
 from trainables.methods.base import METHODS, Progress, Term
+from trainables.words.errors import ConfigError
 
 LATE = Progress(fraction=0.9)  # DVML's second phase, in which nothing is detached
 # terms that act on something else than the head's output

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from trainables.core.epoch_metrics import EpochMetrics, warn_of_term_scales
-from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
+from trainables.words.errors import ConfigError, TrialFailure
 
 
 def number(value: float) -> torch.Tensor:

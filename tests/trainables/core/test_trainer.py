@@ -11,9 +11,9 @@ import torch
 from tests.trainables.core_trials import config, timeless, train
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trainer import Trainer
-from trainables.errors import ConfigError, TrialFailure
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.methods.ddml import DDML
+from trainables.words.errors import ConfigError, TrialFailure
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
 

@@ -15,7 +15,7 @@ from scipy.io import savemat
 
 from tests.trainables.data import trees
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset, resolve_data_config
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 OFFICIAL = [
     *(("cub200", "CUB_200_2011"), ("inshop", "inshop"), ("cifar10", "cifar-10-batches-py")),

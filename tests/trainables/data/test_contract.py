@@ -11,8 +11,8 @@ from ablate.testing import datasets
 from tests.trainables.data import trees
 from trainables.config.images import DataConfig
 from trainables.data.dataset import load_dataset
-from trainables.data.embedded import reader
-from trainables.errors import ConfigError
+from trainables.data.sets import embedded
+from trainables.words.errors import ConfigError
 
 
 @pytest.mark.parametrize(("name", "usual"), trees.FIRST)
@@ -40,11 +40,11 @@ def test_an_embedded_data_set(name: str, images: int, classes: int, tmp_path: Pa
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(reader.HERE / "manifest.json", tmp_path)
-    raw = bytearray((reader.HERE / "typefaces.arrow").read_bytes())
+    shutil.copy(embedded.HERE / "manifest.json", tmp_path)
+    raw = bytearray((embedded.HERE / "typefaces.arrow").read_bytes())
     raw[len(raw) // 2] ^= 1
     (tmp_path / "typefaces.arrow").write_bytes(raw)
-    monkeypatch.setattr(reader.Typefaces, "FOLDER", tmp_path)
+    monkeypatch.setattr(embedded.Typefaces, "FOLDER", tmp_path)
     with pytest.raises(ConfigError, match=r"damaged\. Reinstall"):
         load_dataset(DataConfig(name="typefaces"), tmp_path / "cache")
     assert not list((tmp_path / "cache").rglob("*.npy"))

@@ -14,7 +14,7 @@ from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, load_dataset
 from trainables.data.sets.folder import SUFFIXES
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 Image.init()
 DRAWINGS_FILMS_AND_MEASUREMENTS = (

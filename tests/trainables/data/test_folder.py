@@ -16,8 +16,8 @@ from tests.trainables.data import trees
 from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
-from trainables.data.decode import Picture, decode_picture
-from trainables.errors import ConfigError
+from trainables.data.decode import ImageSource, decode_picture
+from trainables.words.errors import ConfigError
 
 
 @pytest.fixture
@@ -129,13 +129,13 @@ def test_every_mode_becomes_upright_rgb(tmp_path: Path, mode: str) -> None:
         Image.fromarray(np.full((20, 30), 204 * 256, np.uint16)).save(path)
     else:
         Image.new("RGB", (30, 20), (204, 204, 204)).convert(mode).save(path)
-    pixels = decode_picture(Picture(path), 20)
+    pixels = decode_picture(ImageSource(path), 20)
     assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
     assert (abs(pixels.astype(int) - 204) <= 2).all()
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("RGBA", (40, 20), (10, 20, 30, 0)).save(tmp_path / "turned.png", exif=exif)
-    transparent = decode_picture(Picture(tmp_path / "turned.png"), 20)
+    transparent = decode_picture(ImageSource(tmp_path / "turned.png"), 20)
     assert transparent.shape == (40, 20, 3) and (transparent == 255).all()
 
 

@@ -19,11 +19,11 @@ from pydantic import ValidationError
 from trainables.config.images import DataConfig
 from trainables.core.identity import compute_config_hash
 from trainables.data.dataset import fingerprint, load_dataset
-from trainables.data.decode import Picture, decode_picture
+from trainables.data.decode import ImageSource, decode_picture
 from trainables.data.features import build_features_key
-from trainables.data.files.faults import Survey
-from trainables.errors import ConfigError
+from trainables.data.survey import Survey
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 Y, X = np.mgrid[0:16, 0:20] / 19
 SHADES = 0.5 + 0.5 * np.sin(6 * X) * np.cos(5 * Y)  # of 0 … 1
@@ -283,7 +283,7 @@ def test_floats_that_are_no_numbers_are_named(value: float, tmp_path: Path) -> N
     Image.fromarray(values).save(tmp_path / "a.tif")
     for grey_range in (None, (0.0, 255.0)):
         with pytest.raises(ConfigError, match=r"a\.tif: .* NaN or infinite values"):
-            decode_picture(Picture(tmp_path / "a.tif"), None, grey_range)
+            decode_picture(ImageSource(tmp_path / "a.tif"), None, grey_range)
 
 
 def test_constant_images_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -340,10 +340,10 @@ def test_ranges_that_cannot_be(options: dict[str, Any], words: str) -> None:
 
 def test_resizing_and_boxes_follow_the_conversion(tmp_path: Path) -> None:
     save_integers(tmp_path / "a", 0, 4095)
-    whole = decode_picture(Picture(tmp_path / "a.png"), None, (0, 4095))
-    cut = decode_picture(Picture(tmp_path / "a.png", None, (2, 3, 12, 13)), None, (0, 4095))
+    whole = decode_picture(ImageSource(tmp_path / "a.png"), None, (0, 4095))
+    cut = decode_picture(ImageSource(tmp_path / "a.png", None, (2, 3, 12, 13)), None, (0, 4095))
     assert np.array_equal(cut, whole[3:13, 2:12])
-    small = decode_picture(Picture(tmp_path / "a.png"), 8, (0, 4095))
+    small = decode_picture(ImageSource(tmp_path / "a.png"), 8, (0, 4095))
     wanted = Image.fromarray(whole).resize((10, 8), Image.Resampling.BILINEAR)
     assert np.array_equal(small, np.asarray(wanted))
     assert torch.from_numpy(whole.copy()).max() == 255

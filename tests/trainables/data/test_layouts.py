@@ -18,7 +18,7 @@ from trainables.data.dataset import (
     resolve_data_config,
 )
 from trainables.data.splits import select_for_evaluation, split_dataset
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 def config(name: str, root: Path, **options: object) -> DataConfig:

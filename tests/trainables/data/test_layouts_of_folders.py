@@ -9,7 +9,7 @@ import pytest
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import DATASETS, Dataset, count_parts
 from trainables.data.splits import split_dataset
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 CLASSES = ("a", "b", "c")
 

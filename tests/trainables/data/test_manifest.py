@@ -8,7 +8,7 @@ import pytest
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Dataset, count_parts
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 ROWS = [
     *(f"{label}{n}.jpg,{label},train," for label in "abc" for n in (1, 2)),

@@ -17,9 +17,8 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from trainables.data.decode import Picture, decode_picture
-from trainables.data.metadata import turn_upright
-from trainables.errors import ConfigError
+from trainables.data.decode import ImageSource, decode_picture, turn_upright
+from trainables.words.errors import ConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore:::PIL")  # pytest resets the filters of modules
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 20, 3), dtype=np.uint8)
@@ -34,7 +33,7 @@ def encode(format: str = "PNG", **options: Any) -> bytes:
 
 
 def decode(content: bytes) -> np.ndarray:
-    return decode_picture(Picture(Path("a file"), content), None)
+    return decode_picture(ImageSource(Path("a file"), content), None)
 
 
 def build_tiff(*entries: tuple[int, int, int, bytes], order: str = "<") -> bytes:
@@ -242,7 +241,7 @@ def test_warnings_of_pillow_are_silent(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from trainables.data.decode import *\n"
         "for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):\n"
-        "    assert decode_picture(Picture(path), 8).shape[2] == 3\n"
+        "    assert decode_picture(ImageSource(path), 8).shape[2] == 3\n"
     )
     command = [sys.executable, "-W", "always", "-c", code, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trainables.data.sampler import count_steps_per_epoch, draw_epoch_batches
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 SIZES = st.lists(st.integers(1, 12), min_size=2, max_size=15)
 

@@ -15,7 +15,7 @@ from trainables.data.splits import (
     split_dataset,
     thin_classes,
 )
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 def dataset(labels: list[int], classes: int, official: Official | None = None) -> Dataset:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.errors import ConfigError
 from trainables.evaluation.metric import METRIC_REGISTRY, Metric, adapt_entry_point, metric
+from trainables.words.errors import ConfigError
 
 
 def spread(rows: Tensor, labels: Tensor) -> float:

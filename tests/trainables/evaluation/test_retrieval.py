@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import ranking
-from trainables.evaluation.metrics import PER_EPOCH, evaluate_embeddings
+from trainables.evaluation.metrics import evaluate_embeddings
 from trainables.evaluation.ranking import EXCLUDED, build_order_keys, take_largest
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.metrics import PER_EPOCH
 
 
 def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:

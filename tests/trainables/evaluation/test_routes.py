@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
-from trainables.errors import TrialFailure
 from trainables.evaluation import counting, ranking
 from trainables.evaluation.counting import count_places
 from trainables.evaluation.metrics import ClassMeans, evaluate_embeddings
@@ -20,6 +19,7 @@ from trainables.evaluation.ranking import sort_nearest
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PLAIN, Score
 from trainables.machine import kernels
+from trainables.words.errors import TrialFailure
 
 DOT = PLAIN["dot"]
 NAMES = {

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.oracles import structure as oracle
-from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import structure
 from trainables.evaluation.metrics import ALL, STRUCTURE, evaluate_embeddings
 from trainables.evaluation.structure import kolmogorov_survival
+from trainables.words.errors import ConfigError, TrialFailure
 
 SETS = {
     "random": lambda g: (torch.randn(50, 6, generator=g), torch.randint(7, (50,), generator=g)),

@@ -13,10 +13,10 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.images import Images
 from trainables.data.splits import Splits, Subset
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 
 def paper(drawn: Path) -> TrialConfig:

@@ -18,11 +18,11 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.core.trial_folder import EXPORT
 from trainables.data.splits import load_splits
-from trainables.errors import TrialFailure
-from trainables.evaluation.metrics import METRICS
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Fold, Job
+from trainables.words.errors import TrialFailure
+from trainables.words.metrics import AT_END
 
 SIDES = {"cosine": "normsoftmax", "distance": "triplet_l2", "hyperbolic": "hypvit"}
 FOLDS = 3
@@ -76,7 +76,7 @@ def test_metrics_are_those_of_a_loop_over_the_concatenation(
             similarity = similarity + model.score(z, z).double().numpy() / FOLDS
     runtime = Runtime("cpu", 1, shared_cache, None)
     actual = evaluate_ensemble(members, runtime, ["recall_at_3"])
-    assert set(actual) == {*METRICS, "recall_at_3"}
+    assert set(actual) == {*AT_END, "recall_at_3"}
     assert actual["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, labels), abs=1e-6)
     r_precision = retrieval.r_precision(similarity, labels)
     assert actual["r_precision"] == pytest.approx(r_precision, abs=1e-6)

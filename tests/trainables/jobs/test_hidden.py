@@ -11,8 +11,8 @@ import pytest
 
 from trainables.core.runtime import Runtime
 from trainables.jobs.attempt import Attempt
-from trainables.jobs.redaction import redact_secrets
 from trainables.jobs.request import Job
+from trainables.words.secrets import redact_secrets
 
 WORD = "w0rd-of-a-kind"
 

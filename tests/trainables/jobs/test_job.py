@@ -19,12 +19,12 @@ from tests.trainables.core_trials import comparable, job
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs import job as jobs
 from trainables.jobs.attempt import Attempt
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.losses.proxy_anchor import ProxyAnchor
+from trainables.words.errors import ConfigError, TrialFailure
 
 
 def run(given: Job) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ import pytest
 
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.request import Fold, Job, Leader, Payload
+from trainables.words.errors import ConfigError
 
 JOB = Job(
     trial_id="t",

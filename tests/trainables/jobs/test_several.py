@@ -11,11 +11,11 @@ import pytest
 
 from tests.trainables.core_trials import comparable, config, job
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.distributed import assign_runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
+from trainables.words.errors import ConfigError
 
 FINETUNE: dict[str, Any] = {"backbone": {"mode": "finetune"}, "training": {"epochs": 3}}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trainables.errors import ConfigError
 from trainables.machine.devices import resolve_device
+from trainables.words.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", ["cuda:007", "cuda:٣", "cuda:200", "cuda:-1", "tpu", "cpu\n", ""])

@@ -15,13 +15,13 @@ from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.core.identity import compute_config_hash
-from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress
 from trainables.methods.head import build_linear_head
 from trainables.methods.plain import Plain
 from trainables.methods.roles import list_trained_roles
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 FEATURES, D = methods.FEATURES, methods.D
 

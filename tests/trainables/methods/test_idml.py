@@ -28,11 +28,11 @@ from tests.trainables.methods.cases import (
     x,
 )
 from trainables import streams
-from trainables.errors import ConfigError
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry
 from trainables.methods.base import Batch, Progress, compare_embeddings
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
 
 # --- the forms ---------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""One data set a file."""
+"""Data sets, each in a file of its own or with others of its kind."""

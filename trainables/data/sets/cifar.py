@@ -20,11 +20,17 @@ import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
+from trainables.data.archives import (
+    About,
+    Count,
+    build_damage_error,
+    hash_files,
+    join_names,
+    locate_root,
+    name_unreadable_file,
+)
 from trainables.data.cache import get_or_build
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, count_parts
-from trainables.data.files.data_set_markers import About, Count, join_names, locate_root
-from trainables.data.files.hashes import hash_files
-from trainables.data.files.lists import build_damage_error, name_unreadable_file
 from trainables.data.images import Images, map_array
 
 SIDE = 32

@@ -20,10 +20,10 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from trainables.config.images import DataConfig
+from trainables.data.archives import join_names, resolve_data_root
 from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
-from trainables.data.files.data_set_markers import join_names, resolve_data_root
-from trainables.data.files.fileset import FileSet, Listing
-from trainables.errors import ConfigError
+from trainables.data.fileset import FileSet, Listing
+from trainables.words.errors import ConfigError
 
 GIVE_FILE = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"
 VALUES = {

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
-from trainables.errors import ConfigError
-from trainables.machine.cache_folder import locate_default_cache
-from trainables.machine.texts import expand_user_path
+from trainables.data.cache import locate_default_cache
+from trainables.words.errors import ConfigError
+from trainables.words.texts import expand_user_path
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -25,10 +25,10 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, m
 
 from trainables.core import identity
 from trainables.core.trial_folder import CONFIG, RESULT, SOURCE
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job, JsonSerializable
-from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.files import open_regular, read_regular, write_atomically
 
 VERSION = 1
 RESULT_NAME = "result.jsonl"

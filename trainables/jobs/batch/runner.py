@@ -22,16 +22,16 @@ from trainables.core.code_version import list_differing_components
 from trainables.core.trial_folder import TRIALS, locate_trial_folder
 from trainables.data.cache import require_cache
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.batch import files
 from trainables.jobs.batch.files import RESULT_NAME, Entry, Final, Source
-from trainables.jobs.redaction import OUT_OF_MEMORY
 from trainables.jobs.request import Job
 from trainables.machine.processes import end_process_after
-from trainables.machine.texts import escape_control_characters
+from trainables.words.errors import OUT_OF_MEMORY, ConfigError
+from trainables.words.metrics import ACCURACIES, SELECTING
+from trainables.words.texts import escape_control_characters
 
-REPORTED_METRICS = ("map_at_r", "top_1_accuracy")  # in the line of a finished trial
+REPORTED_METRICS = (SELECTING[0], ACCURACIES[0])  # in the line of a finished trial
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import sys
 
 import torch
 
-from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Request
 from trainables.jobs.views.embedded import Reader
-from trainables.machine.files import write_json
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.files import write_json
 
 
 def main() -> int:

@@ -26,14 +26,14 @@ from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
 from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.augment import cut_eval_images
-from trainables.data.images import Reader as ImageReader
+from trainables.data.images import ImageReader
 from trainables.data.splits import load_splits
-from trainables.errors import ConfigError
 from trainables.jobs.request import View
 from trainables.machine.devices import resolve_device
-from trainables.machine.files import join_inside
 from trainables.streams import create_generator
 from trainables.trial import TrialConfig
+from trainables.words.errors import ConfigError
+from trainables.words.files import join_inside
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
 BLOCK = 256  # queries that are compared at once

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
-from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded
 from trainables.methods.base import Progress
 from trainables.streams import create_generator
+from trainables.words.errors import ConfigError
 
 
 @VIEWS.register("grad_cam")

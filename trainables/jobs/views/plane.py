@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.errors import ConfigError
 from trainables.evaluation.structure import sum_classes
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw, list_points
+from trainables.words.errors import ConfigError
 
 DIRECTIONS = 720  # of the whole circle
 ARC_DIRECTIONS = 2001  # between the two proxies

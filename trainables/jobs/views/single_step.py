@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.core.network import Network
-from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded, encode_picture, fit_tsne
 from trainables.methods.base import Progress
 from trainables.streams import create_generator
+from trainables.words.errors import ConfigError
 
 PERPLEXITY = 10.0
 

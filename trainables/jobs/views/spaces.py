@@ -5,7 +5,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trainables.errors import ConfigError
 from trainables.evaluation.structure import (
     compute_class_means,
     compute_singular_shares,
@@ -14,6 +13,7 @@ from trainables.evaluation.structure import (
     sum_classes,
 )
 from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw, fit_tsne
+from trainables.words.errors import ConfigError
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length

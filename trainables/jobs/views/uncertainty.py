@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from trainables.core.evaluator import measure_images
-from trainables.errors import ConfigError
 from trainables.jobs.views.embedded import VIEWS, Embedded, draw
+from trainables.words.errors import ConfigError
 
 
 @VIEWS.register("uncertainty")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from ablate.engine.ray.session import check_cluster_port
-from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
+from trainables.words.errors import ConfigError
 
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-this-cluster-alone"}
 
@@ -66,7 +66,7 @@ JOIN = """
 import sys
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import open_ray_session
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 try:
     with open_ray_session(sys.argv[1], Request(1, float(sys.argv[2]), "cpu"), "") as slots:
         print(slots)

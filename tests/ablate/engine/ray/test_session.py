@@ -16,7 +16,7 @@ import pytest
 from filelock import FileLock
 
 from ablate.engine.ray.session import LOCK, check_folders, create_ray_folder
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 
 
 def test_a_folder_of_each_run_which_nobody_else_may_enter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import errno
 from collections.abc import Iterator
 from typing import Any
 
-from trainables.errors import ConfigError
 from trainables.jobs.request import Job
+from trainables.words.errors import ConfigError
 
 Events = Iterator[dict[str, Any]]
 

@@ -10,7 +10,6 @@ from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
 from trainables.core.trial_folder import LOCK
-from trainables.errors import ConfigError
 from trainables.jobs.batch import files
 from trainables.jobs.batch.runner import (
     BatchSettings,
@@ -21,6 +20,7 @@ from trainables.jobs.batch.runner import (
     run_trial,
 )
 from trainables.machine.devices import list_devices
+from trainables.words.errors import ConfigError
 
 RUNNERS = "tests.trainables.jobs.batch.runners"
 

@@ -14,10 +14,10 @@ import torch
 from reports.figures.models import decode_picture
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, View
 from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.words.errors import ConfigError
 
 RATE, DARK, TEMPERATURE = 0.3, 0.25, 0.05
 

@@ -17,11 +17,11 @@ import torch
 from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
-from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, Request, TrialViews, View
 from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _compute_cam
+from trainables.words.errors import ConfigError
 
 CLOSE = 1e-5  # float32 embeddings
 

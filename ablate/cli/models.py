@@ -1,0 +1,384 @@
+"""Use trained models and backbones: `ablate evaluate`, `embed`, `neighbours`, `backbones`."""
+
+import argparse
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ablate.cli.options import (
+    add_allow_partial,
+    add_device,
+    add_grey_range,
+    add_list,
+    add_model,
+    add_out,
+    add_spec,
+    build_options,
+    check_new_file,
+    explain_write_errors,
+    load_spec,
+    parse_positive,
+    read_grey_range,
+)
+from trainables.core.trial_folder import EXPORT, TRIALS
+from trainables.words.errors import ConfigError, TrialFailure
+from trainables.words.metrics import PER_EPOCH
+from trainables.words.terminal import print_text, show_progress
+from trainables.words.texts import expand_user_path
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from trainables.core.export import EmbeddedFolder, Model
+
+METRICS = (*(name for name in PER_EPOCH if name != "r_precision"), "map")
+IMAGE_SIZE = 224
+LEGEND = """
+Shares are in per cent.
+own test: the test split of the data that the model was trained on
+test, all: the official test images of other data, or all their images if there are no such images
+trained: classes whose names are among the model's training classes (-: not known)"""
+
+
+def add_evaluate(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Evaluate a trained model, or a backbone alone, on data sets that it need not have been "
+        "trained on. Of the data that the model was trained on, only the test split is evaluated. "
+        "Nothing is recorded, so no search can read the results."
+    )
+    command.epilog = (
+        "Exit codes: 0 every data set was evaluated; 1 some failed; 2 the input is wrong."
+    )
+    text = (
+        "A best.safetensors file, the folder of a trial that has one, or the name of a backbone "
+        "with its usual weights (tf_efficientnet_lite0) or others (NAME=none, NAME=FILE)."
+    )
+    command.add_argument("model", metavar="MODEL", help=text)
+    text = "A data set of `ablate data list`, as NAME or NAME=DIR with its folder."
+    command.add_argument("data", metavar="DATA", nargs="+", help=text)
+    text = f"A further metric, for example nmi (always: {', '.join(METRICS)}). Can be repeated."
+    add_list(command, "--metric", "NAME", "metrics", text)
+    text = f"The side of the images in pixels, for a backbone alone (default: {IMAGE_SIZE})."
+    command.add_argument("--image-size", type=parse_positive, metavar="N", help=text)
+    add_allow_partial(command)
+    add_grey_range(command)
+    add_device(command)
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="Print CSV.")
+    form.add_argument("--json", action="store_true", help="Print JSON.")
+    command.set_defaults(run=run_evaluate)
+
+
+def run_evaluate(args: argparse.Namespace) -> int:
+    """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
+    import pandas as pd
+
+    from trainables.core.model_evaluation import build_data_config, evaluate_model
+    from trainables.data.cache import locate_default_cache, require_cache
+    from trainables.data.dataset import DATASETS
+    from trainables.evaluation.metrics import ALL, needs_embeddings_alone
+    from trainables.words.messages import check_known, describe_unknown_metric
+
+    # check all input before anything is evaluated
+    for name in args.metrics:
+        if not needs_embeddings_alone(name):
+            known = [metric for metric in ALL if needs_embeddings_alone(metric)]
+            raise ConfigError("--metric", *describe_unknown_metric(name, known))
+    pairs = [text.partition("=")[::2] for text in args.data]
+    check_known("DATA", [name for name, _ in pairs], DATASETS, "the data set")
+    model, cache = _load_model_or_backbone(args), locate_default_cache()
+    partial, trained = args.allow_partial or None, model.config.data
+    grey_range = read_grey_range(args)
+    if grey_range is not None and trained.grey_range is not None:
+        raise ConfigError(
+            "--grey-range",
+            f"the model's trial had data.grey_range: {list(trained.grey_range)}, and pictures "
+            "must be read alike",
+            "Leave out --grey-range",
+        )
+    configs = [
+        build_data_config(trained, name, root or None, partial, grey_range) for name, root in pairs
+    ]
+    rows: list[dict[str, Any]] = []
+    with require_cache(), show_progress():
+        for config in configs:  # find missing files
+            DATASETS[config.name].without_pixels(config, cache)
+        for text, config in zip(args.data, configs, strict=True):
+            about = DATASETS[config.name].ABOUT
+            makers_metrics = () if about is None else about.metrics
+            metrics = tuple(dict.fromkeys((*METRICS, *makers_metrics, *args.metrics)))
+            try:
+                rows.append({"data": text} | evaluate_model(model, config, cache, metrics))
+            except (ConfigError, TrialFailure) as error:  # the other rows are printed all the same
+                print_text(f"{text}: {error}", error=True)
+    if args.json:
+        print_text(json.dumps({"model": args.model, "rows": rows}, indent=1))
+    elif args.csv and rows:
+        print_text(pd.DataFrame(rows).to_csv(index=False), end="")
+    elif rows:
+        print_text(_format_table(rows))
+    return int(len(rows) < len(configs))
+
+
+def _load_model_or_backbone(args: argparse.Namespace) -> "Model":
+    """Return the exported model or the backbone that MODEL names."""
+    import hashlib
+
+    from trainables.backbones.weights import ROUTES, find_usual_route
+    from trainables.config.network import BackboneConfig
+    from trainables.core.model_evaluation import build_backbone_model
+
+    name, _, weights = args.model.partition("=")
+    if "/" in name or name.endswith(".safetensors") or Path(args.model).exists():
+        if args.image_size is not None:
+            raise ConfigError(
+                "--image-size",
+                "a trained model has the image size of its trial",
+                "Leave out --image-size",
+            )
+        return load_model(args.model, args.device)
+    size = args.image_size or IMAGE_SIZE
+    if not 16 <= size <= 1024:
+        raise ConfigError("--image-size", f"{size} is not from 16 to 1024", "Give such a side")
+    weights, digest = weights or find_usual_route(name) or "timm", None
+    if weights not in ROUTES and Path(weights).is_file():  # naming a file means trusting it
+        with Path(weights).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    config = BackboneConfig(
+        name=name, weights=weights, weights_sha256=digest, pool="avg", mode="frozen"
+    )
+    return build_backbone_model(config, size, args.device)
+
+
+def _format_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a table with aligned columns, shares in per cent, and the legend."""
+    import pandas as pd
+
+    from trainables.words.metrics import find_metric
+
+    table = pd.DataFrame(rows).drop(columns="fingerprint").astype({"trained": "Int64"})
+    shares = [name for name in table.columns if find_metric(name).unit == "%"]
+    table[shares] *= 100
+    table = table.rename(columns=lambda name: find_metric(name).label)
+    text = table.to_string(index=False, na_rep="-", float_format="{:.2f}".format)
+    return f"{text}\n{LEGEND}"
+
+
+def add_embed(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Embed the pictures of a folder and its subfolders as the evaluation of the model's trial "
+        "does. The file has the arrays `embeddings`, `paths` and `about` (JSON on the model)."
+    )
+    add_model(command)
+    text = "The .npz file to write (default: ./embeddings.npz)."
+    command.add_argument("--to", default="embeddings.npz", metavar="FILE", help=text)
+    text = "Also write a faiss index of the embeddings with the model's measure of similarity."
+    command.add_argument("--index", metavar="FILE", help=text)
+    command.set_defaults(run=run_embed)
+
+
+def run_embed(args: argparse.Namespace) -> int:
+    """Write the embeddings of pictures to files; return 1 if some pictures are unreadable."""
+    import numpy as np
+    import torch
+
+    from trainables.core.pictures import list_pictures
+    from trainables.words.files import write_atomically
+
+    # check all input before the pictures are read
+    to = check_new_file(args.to, "--to")
+    if to.suffix != ".npz":
+        raise ConfigError("--to", f"{to} is not the name of an .npz file", "Let it end in .npz")
+    index_file = check_new_file(args.index, "--index") if args.index else None
+    root = expand_user_path(args.folder, "FOLDER")
+    paths = list_pictures(root, "FOLDER")
+    model = load_model(args.model, args.device)
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:  # try one row of zeros
+        raise ConfigError(
+            "--index",
+            "faiss is not installed, or cannot compare as this model does",
+            "Leave out --index",
+        )
+    with explain_write_errors(to, "--to"):
+        to.parent.mkdir(parents=True, exist_ok=True)
+    # embed the pictures
+    folder = embed_folder(model, root, paths)
+    geometry = model.network.method.loss.retrieval
+    about = {
+        "model": args.model,
+        "method": model.config.method.name,
+        "loss": model.config.loss.name,
+        "backbone": model.config.backbone.name,
+        "image_size": model.config.data.image_size,
+        "compared_by": geometry.kind,
+        "normalized": geometry.normalize,
+    }
+    # write the file
+    stream = io.BytesIO()
+    np.savez(
+        stream,
+        embeddings=folder.embeddings.numpy().astype("<f4"),
+        paths=np.array([path.as_posix() for path in folder.paths]),
+        about=np.array(json.dumps(about)),
+    )
+    with explain_write_errors(to, "--to"):
+        write_atomically(to, stream.getvalue())
+    n_pictures, dim = folder.embeddings.shape
+    print_text(f"{to} has the embeddings of {n_pictures} pictures, {dim} numbers each")
+    if index_file and (indexed := build_index(model, folder.embeddings)):
+        import faiss
+
+        with explain_write_errors(index_file, "--index"):
+            index_file.parent.mkdir(parents=True, exist_ok=True)
+            index, _ = indexed
+            index_file.write_bytes(faiss.serialize_index(index).tobytes())
+        print_text(f"{index_file} has a faiss index of the embeddings, in the same order")
+    return report_unreadable(folder)
+
+
+def add_neighbours(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Write a web page of at most 500 pictures of a folder, evenly spaced, with their nearest "
+        "neighbours. If its subfolders are classes, pictures of the same class are framed."
+    )
+    add_model(command)
+    text = "The new folder to write the page to (default: ./neighbours)."
+    command.add_argument("--to", default="neighbours", metavar="DIR", help=text)
+    text = "The number of neighbours of each picture (default: 8)."
+    command.add_argument("--nearest", type=parse_positive, default=8, metavar="K", help=text)
+    command.set_defaults(run=run_neighbours)
+
+
+def run_neighbours(args: argparse.Namespace) -> int:
+    """Write a web page of pictures with their neighbours; return 1 if a picture is unreadable."""
+    from ablate.cli.gallery import INDEX, count_hits, find_neighbours, write_gallery
+    from trainables.core.pictures import list_pictures
+
+    to = expand_user_path(args.to, "--to")
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise ConfigError("--to", f"{to} exists already", "Name a new folder, or remove it")
+    root = expand_user_path(args.folder, "FOLDER")
+    paths = list_pictures(root, "FOLDER")
+    model = load_model(args.model, args.device)
+    folder = embed_folder(model, root, paths)
+    size = len(folder.paths)
+    if size < 2:
+        raise ConfigError(
+            "FOLDER", f"only {size} picture can be read", "Name a folder with two pictures or more"
+        )
+    queries = find_neighbours(model, folder, args.nearest)
+    with explain_write_errors(to, "--to"):
+        write_gallery(to, root, queries, model.config.data.grey_range)
+    print_text(f"the page has {len(queries)} of {size} pictures, each with its nearest neighbours")
+    if (hits := count_hits(queries)) is not None:
+        print_text(f"{hits} of these {len(queries)} have a nearest neighbour of the same class")
+    print_text(f"open the page in a browser: {to / INDEX}")
+    return report_unreadable(folder)
+
+
+def add_backbones(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "List the papers' backbones and whether their weights are on this machine, or the weights "
+        "that are missing for a spec."
+    )
+    command.epilog = "Exit codes: 0 all weights are here; 1 some are missing; 2 wrong input."
+    add_spec(command, optional=True)
+    text = "Download the missing weights of SPEC into the caches of timm and torchvision."
+    command.add_argument("--fetch", action="store_true", help=text)
+    add_out(command)
+    command.set_defaults(run=run_backbones)
+
+
+def run_backbones(args: argparse.Namespace) -> int:
+    """List backbones, or list and fetch the missing weights of a spec; return an exit code."""
+    if args.spec is None:
+        from trainables.backbones.weights import list_backbones
+
+        if args.fetch:
+            raise ConfigError("--fetch", "--fetch needs a spec", "Name a YAML file as SPEC")
+        print_text(list_backbones())
+        return 0
+    loaded = load_spec(args)
+    from ablate import api
+    from ablate.engine.preflight import FETCHED, find_missing_weights, preview_progression
+    from trainables.backbones.weights import fetch_weights
+
+    options = replace(build_options(args), track=False)  # no MLflow is needed
+    plan, settings = api.prepare(loaded, options, runs=False, leaves=True)
+    with preview_progression(plan, settings) as progression:
+        missing = find_missing_weights(plan, progression, settings.cache, settings.request.device)
+    for weights, use in missing.items():
+        print_text(f"missing: {weights} (study {use.study})", flush=True)
+    if args.fetch:
+        for weights, use in [*missing.items()]:
+            if use.backbone is not None and use.backbone.weights in FETCHED:
+                fetch_weights(use.backbone)
+                print_text(f"fetched: {weights}", flush=True)
+                del missing[weights]
+    print_text(f"{len(missing)} weights are missing" if missing else "all weights are here")
+    return 1 if missing else 0
+
+
+def load_model(model: str, device: str) -> "Model":
+    """Load a trained model from a weights file or its trial's folder, or fetch it from storage."""
+    from ablate.storage.checkpoints import fetch_weights
+    from trainables import load
+
+    path = expand_user_path(model, "MODEL")
+    path = path / EXPORT if path.is_dir() else path
+    folder = path.parent
+    if path.name == EXPORT and folder.parent.name == TRIALS:
+        try:
+            fetch_weights(folder.parent, folder.name)
+        except OSError as error:
+            raise ConfigError(
+                "MODEL", f"the storage does not answer ({error})", "Try again when it does"
+            ) from error
+    return load(path, device)
+
+
+def embed_folder(model: "Model", root: Path, paths: Sequence[Path]) -> "EmbeddedFolder":
+    """Embed the pictures `paths` below `root`, and show the progress.
+
+    Pictures that cannot be read are left out and printed on standard error with the reason.
+    """
+    with show_progress():
+        folder = model.embed_folder(root, paths, argument="FOLDER")
+    for path, reason in folder.unreadable.items():
+        print_text(f"left out {path}: {reason}", error=True)
+    return folder
+
+
+def build_index(model: "Model", embeddings: "Tensor") -> tuple[Any, "np.ndarray"] | None:
+    """Build a flat faiss index that compares as the trial's evaluation does.
+
+    Returns:
+        An `IndexFlatIP` or `IndexFlatL2`, and the rows in it, [N, E], of unit length if the model
+        compares by the cosine. None if faiss is not installed or has no such measure, as for
+        hyperbolic losses.
+    """
+    from trainables.evaluation.scores import PlainScore
+
+    score = model.network.retrieval_score()
+    if not isinstance(score, PlainScore) or find_spec("faiss") is None:
+        return None
+    import faiss
+    import numpy as np
+
+    rows = np.ascontiguousarray(score.prepare(embeddings).numpy(), np.float32)
+    kind = faiss.IndexFlatIP if score.kind == "dot" else faiss.IndexFlatL2
+    index = kind(rows.shape[1])
+    index.add(rows)
+    return index, rows
+
+
+def report_unreadable(folder: "EmbeddedFolder") -> int:
+    """Print how many pictures cannot be read; return the exit code, 1 if there are any."""
+    if n_unreadable := len(folder.unreadable):
+        print_text(f"{n_unreadable} pictures could not be read, and are left out", error=True)
+    return 1 if folder.unreadable else 0

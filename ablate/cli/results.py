@@ -1,0 +1,150 @@
+"""Read the results of sweeps: `ablate trials`, `best`, `report` and `diff`."""
+
+import argparse
+import shlex
+import shutil
+import sys
+from math import inf
+from pathlib import Path
+
+from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger
+from ablate.engine.driver_status import resolve_output_folder
+from ablate.ledger import queries
+from ablate.ledger.queries import find_sweep
+from ablate.ledger.records import Records
+from ablate.ledger.results import collect_metrics, find_best
+from ablate.storage.store import ENV
+from ablate.tracking.store import Store, build_client_uri
+from reports.tables.labels import format_level
+from trainables.words.errors import ConfigError
+from trainables.words.messages import describe_unknown_metric
+from trainables.words.metrics import is_lower_better
+from trainables.words.paths import find_varied_paths, get_at, has_path
+from trainables.words.secrets import find_server_address
+from trainables.words.terminal import print_text, to_one_line
+
+
+def add_trials(command: argparse.ArgumentParser) -> None:
+    add_sweep_name(command)
+    states = ("running", "done", "failed", "partial", "interrupted")
+    text = "Show only trials with this status, for example failed."
+    command.add_argument("--status", choices=states, help=text)
+    text = "Sort by this metric, best first, and show it; for example test/recall_at_1."
+    command.add_argument("--sort", metavar="METRIC", help=text)
+    text = "Also show the settings in which the trials differ."
+    command.add_argument("--params", action="store_true", help=text)
+    add_out(command)
+    command.set_defaults(run=run_trials)
+
+
+def run_trials(args: argparse.Namespace) -> int:
+    """Print a line for each trial of a sweep: id, status, cell, metric, settings and failure."""
+    with Records(locate_ledger(args.out)) as records:
+        sweep_id = find_sweep(records, args.sweep, "SWEEP")
+        metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
+        rows = [
+            row | {"metrics": collect_metrics(records, row["trial_id"])}
+            for row in queries.list_sweep_trials(records, sweep_id)
+        ]
+    if args.sort:
+        metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+        if metric not in metric_names:
+            raise ConfigError("--sort", *describe_unknown_metric(metric, metric_names))
+        sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
+        rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
+    varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
+    for row in rows:
+        if args.status not in (None, row["status"]):
+            continue
+        line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
+        if (value := row["metrics"].get(metric)) is not None:
+            line += f"  {metric} {value:.4f}"
+        for path in varied_paths:
+            if has_path(row["config"], path):
+                line += f"  {path}={format_level(get_at(row['config'], path))}"
+        print_text(line if row["reason"] is None else f"{line}  {to_one_line(row['reason'])}")
+    return 0
+
+
+def add_best(command: argparse.ArgumentParser) -> None:
+    add_sweep_name(command)
+    text = "The study (default: all studies, compared by the sweep's objective)."
+    command.add_argument("study", nargs="?", help=text)
+    add_out(command)
+    command.set_defaults(run=run_best)
+
+
+def run_best(args: argparse.Namespace) -> int:
+    """Print the best configuration of a study, or of all studies, as a spec in YAML."""
+    path = locate_ledger(args.out)
+    with Records(path) as records:
+        sweep_id = find_sweep(records, args.sweep, "SWEEP")
+        print_text(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
+    return 0
+
+
+def add_report(command: argparse.ArgumentParser) -> None:
+    add_sweep_name(command)
+    add_tracking(command)
+    add_out(command)
+    command.set_defaults(run=run_report)
+
+
+def run_report(args: argparse.Namespace) -> int:
+    """Compile the tables and figures of a sweep from MLflow, and print the tables."""
+    from ablate.ledger.ledger import Ledger
+    from ablate.tracking.views import compile_report
+
+    with Ledger(locate_ledger(args.out)) as ledger:
+        sweep_id = find_sweep(ledger, args.sweep, "SWEEP")
+    store = Store(resolve_output_folder(args.out), args.tracking_uri)
+    store.check_usable()
+    paths, text, trials_page = compile_report(store, sweep_id)
+    print_report(text, paths, store, trials_page)
+    return 0
+
+
+def print_report(text: str, paths: dict[str, Path], store: Store, trials_page: str) -> None:
+    """Print a report's text, the paths of its files, and where MLflow shows the sweep's trials."""
+    if text:
+        print_text(f"\n{text}\n")
+    if page := paths.get("page"):
+        print_text(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        address, command = find_server_address(store.uri), store.format_command("ui").strip("`")
+        if shutil.which("ablate") is None:  # its environment is not activated
+            command = f"{shlex.quote(str(Path(sys.executable).parent))}/{command}"
+        print_text(f"MLflow: {store.redacted_uri if address else command}")
+        address = f"{address or 'http://127.0.0.1:5000/'}{trials_page}"
+        print_text(f"  this sweep's trials, with their settings and results: {address}")
+
+
+def add_diff(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Compare two sweeps: the difference of each common cell, paired by seed (of a "
+        "search, its best cell), then the settings and versions that differ."
+    )
+    for which in ("first", "second"):
+        command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
+    text = "The store of the second sweep (default: the first one's): a folder, a URI or env:NAME."
+    command.add_argument("--other", metavar="STORE", help=text)
+    add_tracking(command)
+    add_out(command)
+    command.set_defaults(run=run_diff)
+
+
+def run_diff(args: argparse.Namespace) -> int:
+    """Print a comparison of two sweeps; `--other` names another MLflow store for the second one."""
+    from reports.sweeps.compare import format_comparison, load_sweep
+
+    first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
+    if args.other is not None:
+        if "://" in args.other or args.other.startswith(ENV):  # a URI, else an output folder
+            second = Store(first.out, args.other)
+        else:
+            second = Store(resolve_output_folder(args.other))
+    frames = []
+    for store, name in ((first, args.first), (second, args.second)):
+        store.check_usable()
+        frames.append(load_sweep(build_client_uri(store.uri), name))
+    print_text(format_comparison(*frames))
+    return 0

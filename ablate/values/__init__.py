@@ -1,1 +1,0 @@
-"""Layers, dotted paths, canonical JSON, error messages, terminal output and child processes."""

@@ -1,1 +1,0 @@
-"""The two data sets that ship with the package; see ATTRIBUTION.md beside this file."""

@@ -1,1 +1,0 @@
-"""Read data sets that are lists of image files: location, rows, hashes, pixels."""

@@ -1,0 +1,263 @@
+"""Decode all images of a data set, and name all that is wrong with them in one error.
+
+Some faults show only when all images are decoded: many images of a single colour, and values of
+images of more than 8 bits that fill a small part of their type. A camera of 12 bits, or a program
+that saves 0 … 1 as floats, fills a small part of the range that is read (`decode.py`), and its
+pictures would be black; those of a thermal camera, such as 30000 … 31000, would have few levels of
+grey. A single dark photograph proves nothing, so the images of a data set, or of one call of
+`model.embed`, are judged together.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.archives import join_names
+from trainables.data.cache import get_or_build
+from trainables.data.dataset import Index
+from trainables.data.decode import (
+    COLOURS,
+    INTEGERS,
+    WHITES,
+    DeepValues,
+    ImageSource,
+    Range,
+    decode_with_values,
+    map_ahead,
+)
+from trainables.words.errors import ConfigError
+from trainables.words.terminal import ImageProgress
+
+SIDE = 96  # short side to which images are decoded, in pixels
+MANY = 1 / 100  # share of images of a single colour at which they are mentioned
+NOTES = "notes.json"  # in the folder of a survey in the cache
+OPTION = "data.grey_range"
+LEAST_SHARE = 1 / 4  # of the range: an image of lower values is nearly black
+LEAST_SPAN = 1 / 16  # of the range: an image of one colour apart, a smaller span has few levels
+SLACK = 1 / 10  # of the range: beyond it, cut off values are visible
+
+
+class ImageTraits(NamedTuple):
+    """What a decoded image shows: whether its pixels are all equal, and its values if deep."""
+
+    is_constant: bool
+    values: DeepValues | None
+
+
+def decode_with_traits(
+    picture: ImageSource, short: int | None, grey_range: Range | None
+) -> tuple[np.ndarray, ImageTraits]:
+    """Return a picture's pixels as `decode_picture` does, and its traits."""
+    pixels, values = decode_with_values(picture, short, grey_range)
+    return pixels, ImageTraits(bool((pixels == pixels[0, 0]).all()), values)
+
+
+class Survey:
+    """What decoding all images of a data set shows.
+
+    Attributes:
+        unreadable: path → error of the images that cannot be decoded.
+        constant: paths of the images whose pixels are all equal.
+        deep: paths and values of the images of more than 8 bits.
+    """
+
+    def __init__(self, index: Index, grey_range: Range | None) -> None:
+        self.index, self.grey_range = index, grey_range
+        self.unreadable: dict[str, ConfigError] = {}
+        self.constant: list[str] = []
+        self.deep: list[tuple[str, DeepValues]] = []
+
+    def add(self, path: str, result: ImageTraits | ConfigError) -> None:
+        """Add the traits of the image `path` of the index, or why it cannot be decoded."""
+        if isinstance(result, ConfigError):
+            self.unreadable[path] = result
+            return
+        if result.is_constant:
+            self.constant.append(path)
+        if result.values is not None:
+            self.deep.append((path, result.values))
+
+    def list_notes(self) -> list[str]:
+        """Return warnings of the images; refuse greys that fill a small part of their type."""
+        notes = check_deep_values(self.deep, self.grey_range)
+        total = len(self.index.rows)
+        if len(self.constant) >= MANY * total > 0:
+            notes.append(
+                f"{len(self.constant):,} of {total:,} images have a single colour "
+                f"({join_names(self.constant)}). Look at these files: they show nothing."
+            )
+        return notes
+
+    def check(self, empty: Sequence[str] = ()) -> list[str]:
+        """Return `list_notes`; refuse all faults together, also class folders `empty`."""
+        if not self.unreadable and not empty:
+            return self.list_notes()
+        error = build_fault_error(self.index, self.unreadable, empty)
+        try:
+            self.list_notes()
+        except ConfigError as greys:
+            raise ConfigError(error.path, f"{error.message} {greys}") from greys
+        raise error
+
+    def save(self, folder: Path) -> None:
+        """Check, and keep the notes beside the images that are or may be stored in `folder`."""
+        notes = json.dumps(self.check())
+
+        def write_notes(fresh: Path) -> None:
+            (fresh / NOTES).write_text(notes, encoding="utf-8")
+
+        get_or_build(name_survey(folder, self.grey_range), write_notes)
+
+
+def name_survey(folder: Path, grey_range: Range | None) -> Path:
+    """Return the folder of the survey of images that are stored in `folder` of the cache."""
+    return folder.with_name(f"{folder.name}-survey{name_range(grey_range)}")
+
+
+def name_range(grey_range: Range | None) -> str:
+    """Return a part of a folder's name that identifies `data.grey_range`; "" for None."""
+    return (
+        "" if grey_range is None else f"-{hashlib.sha256(str(grey_range).encode()).hexdigest()[:8]}"
+    )
+
+
+def read_notes(survey: Path) -> list[str]:
+    """Return the notes of a survey in the cache."""
+    notes: list[str] = json.loads((survey / NOTES).read_text(encoding="utf-8"))
+    return notes
+
+
+def examine_images(
+    index: Index, pictures: Iterable[ImageSource], grey_range: Range | None = None
+) -> Survey:
+    """Decode all pictures of an index, and return what they show."""
+
+    def decode(picture: ImageSource) -> ImageTraits | ConfigError:
+        try:
+            return decode_with_traits(picture, SIDE, grey_range)[1]
+        except ConfigError as error:
+            return error
+
+    survey = Survey(index, grey_range)
+    progress = ImageProgress(f"decoding {index.base}", len(index.rows))
+    results = map_ahead(decode, pictures)
+    for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
+        survey.add(row.path, result)
+        progress.update(number)
+    return survey
+
+
+def list_single_classes(labels: Tensor, classes: Sequence[str]) -> list[str]:
+    """Return the names of the classes that have exactly one image."""
+    sizes = torch.bincount(labels, minlength=len(classes)).tolist()
+    return [name for name, size in zip(classes, sizes, strict=True) if size == 1]
+
+
+def build_fault_error(
+    index: Index, unreadable: dict[str, ConfigError], empty: Sequence[str] = ()
+) -> ConfigError:
+    """Return one error for all faults: unreadable images, classes of one image, empty classes.
+
+    Classes of a single image are no error alone. A single unreadable image has its own error.
+
+    Args:
+        index: the images that exist.
+        unreadable: path → error.
+        empty: class folders without an image.
+    """
+    dataset = index.to_plan_dataset()
+    has_roles = dataset.roles is not None  # a query's class may have one image in the gallery
+    singles = [] if has_roles else list_single_classes(dataset.labels, dataset.classes)
+    if len(unreadable) == 1 and not singles and not empty:
+        return next(iter(unreadable.values()))
+    faults = []
+    if unreadable:
+        count = f"{len(unreadable):,} of {len(index.rows):,} images cannot be read"
+        faults.append(f"{count} ({join_names([*unreadable])})")
+    if singles:
+        faults.append(f"classes with a single image: {join_names(singles)}")
+    if empty:
+        faults.append(f"class folders without an image: {join_names(empty)}")
+    remedies = ["Add images, or remove these folders."] if empty else []
+    remedies += [f"{path}: {error.message}" for path, error in [*unreadable.items()][:1]]
+    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}", " ".join(remedies))
+
+
+def check_deep_values(
+    images: Iterable[tuple[str, DeepValues]],
+    grey_range: Range | None,
+    where: str = OPTION,
+    remedy: str = "Give the values of black and white",
+) -> list[str]:
+    """Refuse images of which at least half are nearly black, flat, or cut off by no stated range.
+
+    Args:
+        images: names and values of all images that are judged together.
+        grey_range: `data.grey_range`.
+        where: what the error names.
+        remedy: what to do with the option and its value, which stand after it.
+
+    Returns:
+        Sentences on kinds of which fewer images are so, and on those that `data.grey_range` makes
+        nearly black or flat.
+    """
+    notes, by_kind = list[str](), dict[str, dict[str, DeepValues]]()
+    for name, values in images:
+        by_kind.setdefault(values.kind, {})[name] = values
+    for kind, group in by_kind.items():
+        stated = None if kind == COLOURS else grey_range
+        black, white = stated or (0, WHITES[kind])
+        misfits = {
+            n: v for n, v in group.items() if not _is_well_exposed(v, black, white, stated is None)
+        }
+        if not misfits:
+            continue
+        least, most = min(v.least for v in misfits.values()), max(v.most for v in misfits.values())
+        fault = (
+            f"{len(misfits):,} of {len(group):,} images with {kind} have values from {least:.6g} "
+            f"to {most:.6g}, but {black:g} is read as black and {white:g} as white"
+        )
+        if stated is not None or 2 * len(misfits) < len(group):
+            notes.append(f"{fault} ({join_names([*misfits])}). Look at these files.")
+        else:
+            suggestion = (
+                f"[{least:.10g}, {most:.10g}]"
+                if least >= black + LEAST_SHARE * (white - black)
+                else _suggest_range(least, most, kind == INTEGERS)
+            )
+            raise ConfigError(
+                where,
+                f"{fault} ({join_names([*misfits])})",
+                "Look at these files"
+                if least == most
+                else "Convert these images to 8 bits"
+                if kind == COLOURS
+                else f"{remedy}: {OPTION}: {suggestion}",
+            )
+    return notes
+
+
+def _suggest_range(least: float, most: float, are_integers: bool) -> str:
+    """Return values of black and white as YAML: of as many bits as were found, or 1 for floats."""
+    white = most
+    if are_integers and most > 0:
+        white = (1 << int(most).bit_length()) - 1  # 4095 for 12 bits
+    elif not are_integers and LEAST_SHARE <= most <= 1:
+        white = 1
+    return f"[{min(least, 0):.6g}, {white:.10g}]"
+
+
+def _is_well_exposed(values: DeepValues, black: float, white: float, refuses_cuts: bool) -> bool:
+    """Return whether an image is not nearly black or flat, nor cut off by a range nobody stated."""
+    span = white - black
+    one_level = 255 if values.kind == COLOURS else 0  # of an image of one colour
+    if one_level < values.most - values.least < LEAST_SPAN * span:
+        return False
+    is_inside = values.least >= black - SLACK * span and values.most <= white + SLACK * span
+    return values.most >= black + LEAST_SHARE * span and (is_inside or not refuses_cuts)

@@ -1,0 +1,1 @@
+"""What all packages share: errors, metrics, texts, paths, files, secrets. Imports no torch."""
