@@ -1,4 +1,4 @@
-"""Compile a sweep's MLflow runs into files: tables, figures, page, best configurations."""
+"""Compile a sweep's results into files: tables, figures, page, best configurations."""
 
 import hashlib
 import itertools
@@ -13,7 +13,7 @@ from reports.best import format_best_config
 from reports.figures import curves, factors, forest, heatmap, search_trials
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
-from reports.kinds import load_kind
+from reports.kinds import FIGURES
 from reports.pages import html, markup, table_files, verdict_text
 from reports.pages.verdict_text import VerdictSection, format_verdicts
 from reports.store import open_client
@@ -24,7 +24,6 @@ from reports.tables.notes import EFFECT_SIZES
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
 from trainables.words.errors import StoreUnavailable
-from trainables.words.metrics import declare_metrics
 from trainables.words.secrets import (
     SERVED,
     build_run_path,
@@ -48,7 +47,7 @@ class Report:
         text: verdict and tables for a terminal, and the studies that have not begun.
         html: the page.
         paths: all written files by name.
-        frame: the runs from which it was made.
+        frame: the results from which it was made.
     """
 
     text: str
@@ -63,21 +62,21 @@ def compile_report(
     out_dir: str | Path,
     *,
     log_to_parent: bool = True,
-    provide_views: Callable[[Frame], None] | None = None,
+    load: Callable[[str, str], Frame] = load_frame,
 ) -> Report:
-    """Compile the report of a sweep from its MLflow runs.
+    """Compile the report of a sweep.
 
-    The same runs give the same files, byte for byte. In the report of an incomplete sweep, missing
-    results are marked, and studies that have not begun are named, but have no tables or figures.
+    The same results give the same files, byte for byte. In the report of an incomplete sweep,
+    missing results are marked; studies that have not begun are named, but have no tables or
+    figures.
 
     Args:
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
         log_to_parent: also log the files as artifacts `report/…` of the sweep's parent run, unless
-            it has the same files already.
-        provide_views: adds what the runs lack: a reader of values by class, and the data of
-            figures of trained models.
+            it has the same files already, or is not in MLflow.
+        load: reads the results of a sweep in a store.
 
     Raises:
         ReportError: there is no such sweep, or the recipe names something that does not exist.
@@ -86,10 +85,7 @@ def compile_report(
     from mlflow.exceptions import MlflowException
 
     try:
-        frame = load_frame(tracking_uri, sweep_id)
-        declare_metrics(frame.document.get("metrics") or {})
-        if provide_views is not None:
-            provide_views(frame)
+        frame = load(tracking_uri, sweep_id)
         folder = locate_report(out_dir, frame.document["name"], sweep_id)
         return _write_report(tracking_uri, frame, folder, log_to_parent)
     except MlflowException as error:
@@ -109,18 +105,15 @@ def compile_live_page(
     sweep_id: str,
     out_dir: str | Path,
     progress: Mapping[str, tuple[int, int]],
-    provide: Callable[[Frame], None] | None = None,
+    load: Callable[[str, str], Frame] = load_frame,
 ) -> Path:
-    """Write the page of a running sweep from its MLflow runs, without the report's other files.
+    """Write the page of a running sweep, without the report's other files.
 
     Figures of trained models, best configurations, and verdicts of studies in which a trial has not
-    ended are left out. progress: see `Frame`; provide: called with the frame first.
+    ended are left out. progress: see `Frame`; load: reads the results of a sweep in a store.
     """
-    frame = load_frame(tracking_uri, sweep_id)
+    frame = load(tracking_uri, sweep_id)
     frame.progress = progress
-    if provide is not None:
-        provide(frame)
-    declare_metrics(frame.document.get("metrics") or {})
     folder = locate_report(out_dir, frame.document["name"], sweep_id)
     with TemporaryDirectory() as drafts:
         tables, judged, drawings = _compile_content(frame, Path(drafts), png=False)
@@ -130,7 +123,8 @@ def compile_live_page(
         )
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "report.html", page)
-    _set_run_description(tracking_uri, frame, judged, folder)
+    if frame.parents[0].run_id:
+        _set_run_description(tracking_uri, frame, judged, folder)
     return folder / "report.html"
 
 
@@ -161,7 +155,7 @@ def _compile_content(
         *(factors.draw_factor_curves(frame, part) for part in recipe.factor_curves),
         *(search_trials.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
-        *(load_kind("figures", part.kind)(frame, part) for part in recipe.figures),
+        *(FIGURES[part.kind](frame, part) for part in recipe.figures),
     ]
     drawings = [
         (figure, figure.save_files(folder, png=png)["svg"]) for figure in _make_keys_distinct(drawn)
@@ -194,7 +188,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     for name, text in texts.items():
         paths[name] = folder / name
         replace_text(paths[name], text)
-    if log_to_parent:
+    if log_to_parent and frame.parents[0].run_id:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame, judged, folder)
     text = _format_terminal_text(frame, tables, judged, best)

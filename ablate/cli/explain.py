@@ -14,14 +14,14 @@ from ablate.cli.options import (
     load_spec,
     locate_ledger,
 )
-from ablate.designs.compare import Compare
 from ablate.designs.parts import NEUTRAL
 from ablate.designs.promote import SOURCE
 from ablate.ledger import queries
 from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
-from ablate.ledger.results import find_best_cell
+from ablate.results import read_frame
 from ablate.samplers.sampling import get_sampler_name
+from reports.best import find_best_cell
 from reports.frame import list_objectives
 from reports.stats.planning import POWER
 from reports.tables.labels import format_level
@@ -38,12 +38,6 @@ TERMS = (
     "with other first weights and another order of images. A study is a group of cells. A frozen "
     "backbone stays as it was pretrained, and the layers after it train; with finetune, all train."
 )
-PURPOSES = {  # design → what a study does; {}: its factors
-    "components": "switches {} on and off in every combination",
-    "leave_one_out": "trains with all of {}, then without each",
-    "add_one": "trains without {}, then with one at a time",
-    "one_factor": "changes {} one at a time",
-}
 PARTS = {"method": "method.name", "loss": "loss.name", "data": "data.name"}
 PARTS |= {"backbone": "backbone.name", "mode": "backbone.mode"}
 SPLITS = {"val": "Validation", "test": "Test"}
@@ -152,7 +146,7 @@ def _list_trained(plan: "Plan", studies: Iterable[str]) -> str:
 
 def _name_levels(names: Sequence[str], studies: Levels) -> str:
     """Return a note on the levels, or names, of these studies; "" if they are all studies."""
-    from ablate.plan.fairness import shorten_list
+    from ablate.plan.warnings import shorten_list
 
     if len(names) == len(studies):
         return ""
@@ -169,8 +163,7 @@ def _list_levels(levels: Mapping[str, Iterable[str]]) -> list[str]:
 
 def _list_sentences(plan: "Plan", name: str, levels: Mapping[str, str]) -> Iterator[_Sentence]:
     """Yield the sentences on a study; the levels that it shares with its bases are in braces."""
-    from ablate.plan.fairness import shorten_list
-    from ablate.plan.warnings import list_study_notes
+    from ablate.plan.warnings import list_study_notes, shorten_list
 
     study, seeds, folds = plan.spec.studies[name], plan.list_seeds(name), plan.list_folds(name)
     source, off, sampled = study.find_source_cell(), study.find_baseline(), study.sampling()
@@ -187,12 +180,8 @@ def _list_sentences(plan: "Plan", name: str, levels: Mapping[str, str]) -> Itera
     elif source is not None:
         frame = notes.pop(0).replace(source.best_of, "{}")
         yield _Sentence(f"trains again {frame}", bases.pop(source.best_of))
-    elif isinstance(study, Compare):
-        rows = "; ".join([*study.variants, *_list_levels(study.cross)])
-        yield _Sentence("compares {}", rows)
     else:
-        frame = PURPOSES.get(study.design, "combines values of {}")
-        yield _Sentence(frame, "; ".join(getattr(study, "components", study.paths)))
+        yield _Sentence(study.purpose, "; ".join(study.subjects))
     yield from (_Sentence(f"{note}{{}}", "") for note in notes)
     if off is not None:
         best = bases.pop(off.best_of, off.best_of)
@@ -211,7 +200,7 @@ def _describe_classes(plan: "Plan", classes: dict[str, str]) -> Iterator[str]:
 
     `classes` maps sentences on the classes of data sets to the split that selects the epoch.
     """
-    from ablate.plan.fairness import shorten_list
+    from ablate.plan.warnings import shorten_list
 
     studies = {name: plan.spec.studies[name] for name in plan.order}
     choosing = {base for study in studies.values() for base in study.find_base_studies()}
@@ -280,15 +269,13 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
     if cell["cell"] == NEUTRAL:
         text += f" The method is switched off, at the best values of {study[NEUTRAL]['best_of']}."
     elif design == "search" and key is not None:
-        objectives = list_objectives(spec, cell["study"])
+        frame = read_frame(records, cell["sweep_id"])
+        objectives = list_objectives(frame.document, cell["study"])
         known, sentences = _explain_proposal(records.list_proposals(key), row["idx"], study)
-        cells: dict[str, list[Row]] = {}
-        for each in same_study:
-            cells.setdefault(each["cell"], []).extend([each] if each["idx"] in known else [])
-        best = find_best_cell(records, cells, objectives)
-        text += sentences + (
-            f" The best of them by {objectives[0][0]} was {best.cell}." if best else ""
-        )
+        of_study = frame.cells[frame.cells["study"] == cell["study"]]
+        best = find_best_cell(of_study[of_study["idx"].isin(known)], objectives)
+        text += sentences
+        text += f" The best of them by {objectives[0][0]} was {best.cell}." if best else ""
     elif SOURCE in row["coords"]:
         text += f" It trains cell {row['coords'][SOURCE]} of {study.get('of')} again."
     else:
@@ -301,7 +288,7 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
 
 def _explain_proposal(rows: dict[int, Row], idx: int, study: Row) -> tuple[list[int], str]:
     """Return the proposals whose results were known when `idx` was proposed, and say who did so."""
-    from ablate.sweep.progression import list_earlier_of_round
+    from ablate.sweep.proposer import list_earlier_of_round
 
     row, size, infeasible = rows[idx], study["round"], [i for i in rows if rows[i]["infeasible"]]
     values = ", ".join(f"{path} {format_level(value)}" for path, value in row["params"].items())

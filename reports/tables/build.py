@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 from reports.frame import OTHER, DataFrame, Frame
-from reports.kinds import load_kind
+from reports.kinds import TABLES
 from reports.recipe import Recipe, Table
 from reports.tables import labels
 from reports.tables.comparison import find_method_column, put_primary_first
@@ -41,7 +41,7 @@ def build_table(frame: Frame, recipe: Table) -> AnyTable:
         )
     is_complete = shown == recipe.metrics
     recipe = recipe if is_complete else recipe.model_copy(update={"metrics": shown})
-    table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
+    table: AnyTable = TABLES[recipe.kind](frame, recipe, cells)
     return table if is_complete else replace(table, notes=(*table.notes, note))
 
 

@@ -15,13 +15,12 @@ from pydantic import BaseModel, ConfigDict
 
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
-from ablate.spec.equal_budget import ENDING as ENDING_FAIR
+from ablate.spec.added_studies import FAIR as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
-from trainables.methods.roles import list_trained_roles
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.paths import flatten_paths
 
 FOLDER = Path(__file__).parents[2] / "search_spaces" / "papers"

@@ -11,7 +11,7 @@ import pytest
 
 from ablate.engine.progress import build_study_rows as progress_rows
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.payload import iterate_final_metrics
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
@@ -19,8 +19,8 @@ from tests.ablate.real_sweeps import real
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.jobs.attempt import Attempt
 from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.jobs.locked_job import LockedJob
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
@@ -40,7 +40,7 @@ def folded(folds: int = 2, **more: Any) -> dict[str, Any]:
     return specs.spec(**{"studies": {"grid": study}, **more})
 
 
-def of(made: JobScheduler, study: str = "grid") -> list[dict[str, Any]]:
+def of(made: JobQueue, study: str = "grid") -> list[dict[str, Any]]:
     return [row for row in table(made) if row["study"] == study]
 
 
@@ -85,7 +85,7 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     assert "ensemble/spectrum" in of(lacking, "rates")[0], "the other cell's is there"
 
 
-def member(made: JobScheduler, row: dict[str, Any]) -> Member:
+def member(made: JobQueue, row: dict[str, Any]) -> Member:
     trial = made.ledger.get_trial(row["trial_id"])
     assert trial is not None
     export = made.settings.trials / row["trial_id"] / trial["export"]
@@ -143,7 +143,7 @@ def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
 def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     made = dispatch(specs.plan(folded()), tmp_path)
     while (job := made.claim_next_job()) is not None and job.mode != "ensemble":
-        attempt = Attempt(job, made.settings.runner, clean=True)
+        attempt = LockedJob(job, made.settings.runner, clean=True)
         made.record_events(job.trial_id, attempt.receive_events(60.0))
         attempt.close()
     assert job is not None

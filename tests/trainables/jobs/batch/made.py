@@ -12,25 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainables import core_trials
-from trainables.core import components, source_digests
-from trainables.core.code_version import Code
-from trainables.core.components import EVALUATOR, list_components
+from trainables.core import components
+from trainables.core.components import EVALUATOR, Code, list_components
 from trainables.core.identity import build_trial_id, compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
-from trainables.jobs.batch.files import Entry, Source, write_cells
-from trainables.jobs.batch.runner import BatchSettings
+from trainables.jobs.batch.trial_file import BatchSettings, Entry, SweepInfo, write_cells
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
 ROOT = Path(__file__).parents[4]
-SOURCE = Source("0123456789ab", "made", clean=True)
+SOURCE = SweepInfo("0123456789ab", "made", clean=True)
 HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 
 def code(config: dict[str, Any]) -> Code:
     names = [*list_components(config), EVALUATOR]
-    hashes = {name: source_digests.compute_component_digest(name)[0] for name in names}
+    hashes = {name: components.compute_component_digest(name)[0] for name in names}
     return Code(
         hashes=hashes,
         revisions={name: components.get_revision(name) for name in names},
@@ -73,7 +71,7 @@ def synthetic(count: int, **changes: Any) -> list[Entry]:
 
 def settings(folder: Path, **changes: Any) -> BatchSettings:
     defaults = BatchSettings(
-        source=SOURCE,
+        sweep=SOURCE,
         folder=folder,
         cache=folder / "cache",
         device="cpu",
