@@ -6,20 +6,20 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
+from ablate.backends.base import find_backend
+from ablate.backends.ray.session import check_cluster_port
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import resolve_output_folder
-from ablate.engine.provenance import collect_provenance
-from ablate.engine.ray.resources import request_without_local_check, resolve_request
-from ablate.engine.ray.session import check_cluster_port
-from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings
+from ablate.engine.resources import request_without_local_check, resolve_request
+from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings, collect_provenance
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, build_result_rows, find_best
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
-from ablate.tracking.base import build_trackers
 from ablate.tracking.store import Store
+from ablate.tracking.tracker import build_trackers
 from trainables.words.metrics import is_listed
 from trainables.words.terminal import show_progress
 from trainables.words.texts import check_values
@@ -136,6 +136,7 @@ def prepare(
     loaded = spec
     if not isinstance(loaded, LoadedSpec):
         loaded = read_spec(loaded, options.settings, options.allow_code, options.levels)
+    find_backend(options.backend)
     if options.track:
         options.store.check_usable(writes=runs)
     cache = locate_default_cache()

@@ -13,7 +13,7 @@ from reports.best import format_best_config
 from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
-from reports.kinds import load_kind
+from reports.kinds import FIGURES
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import build_source_sheet
@@ -165,7 +165,7 @@ def _compile_content(
         *(factor_curves.draw_factor_curves(frame, part) for part in recipe.factor_curves),
         *(history.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
-        *(load_kind("figures", part.kind)(frame, part) for part in recipe.figures),
+        *(FIGURES[part.kind](frame, part) for part in recipe.figures),
     ]
     drawings = [
         (figure, figure.save_files(folder, png=png)["svg"]) for figure in _make_keys_distinct(drawn)

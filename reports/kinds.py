@@ -1,66 +1,49 @@
 """List the kinds of tables, figures and comparison rules of this and other packages.
 
-Each is an entry point, `name = module:function`. Other packages use the groups `ablate.tables`,
-`ablate.figures` and `ablate.rules`. A table's function takes (Frame, recipe.Table, the study's
-cells) and returns a `tables.model.Sheet`. A figure is a `figures.figure.FigureKind`, which has
-options, or a function of (Frame, recipe.Figure) that returns a `DrawnFigure`. Names are listed
-without importing their modules, which keeps plans fast.
+Other packages use the entry points `ablate.tables`, `ablate.figures` and `ablate.rules`. A table's
+function takes (Frame, recipe.Table, the study's cells) and returns a `tables.model.Sheet`. A figure
+is a `figures.figure.FigureKind`, which has options, or a function of (Frame, recipe.Figure) that
+returns a `DrawnFigure`. Names are listed without importing their modules, which keeps plans fast.
 """
 
 from collections.abc import Callable
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Literal
+from typing import Any
 
-Group = Literal["tables", "figures", "rules"]
+from trainables.words.registry import Registry
 
-TABLES = {
-    "components": "reports.tables.comparison:compared",
-    "compare": "reports.tables.comparison:compared",
-    "search": "reports.tables.search_results:searched",
-    "effects": "reports.tables.effects:effects",
-    "importance": "reports.tables.importance:importance",
-    "promoted": "reports.tables.promotion:promoted",
-}
-FIGURES = (
-    *("affinity", "class_sizes", "cost", "critical_difference", "distances", "embedding_map"),
-    *("gallery", "grad_cam", "interactions", "plane", "promotions"),
-    *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
+TABLES: Registry[Callable[..., Any]] = Registry(
+    "tables",
+    index={
+        "components": "reports.tables.comparison:compared",
+        "compare": "reports.tables.comparison:compared",
+        "search": "reports.tables.search_results:searched",
+        "effects": "reports.tables.effects:effects",
+        "importance": "reports.tables.importance:importance",
+        "promoted": "reports.tables.promotion:promoted",
+    },
 )
-RULES = {
-    "pooled_or_holm": "reports.stats.rules.pooled_or_holm:PooledOrHolm",
-    "dunnett_and_t": "reports.stats.rules.dunnett_and_t:DunnettAndT",
-    "holm_t": "reports.stats.rules.holm_t:HolmT",
-}
+FIGURES: Registry[Callable[..., Any]] = Registry(
+    "figures",
+    index={
+        kind: f"reports.figures.{kind}:{kind}"
+        for kind in (
+            *("affinity", "class_sizes", "cost", "critical_difference", "distances"),
+            *("embedding_map", "gallery", "grad_cam", "interactions", "plane", "promotions"),
+            *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
+        )
+    },
+)
+RULES: Registry[Callable[[], Any]] = Registry(
+    "rules",
+    index={
+        "pooled_or_holm": "reports.stats.rules.pooled_or_holm:PooledOrHolm",
+        "dunnett_and_t": "reports.stats.rules.dunnett_and_t:DunnettAndT",
+        "holm_t": "reports.stats.rules.holm_t:HolmT",
+    },
+)
 DEFAULT_RULE = "pooled_or_holm"
-OWN: dict[Group, dict[str, str]] = {
-    "tables": TABLES,
-    "figures": {kind: f"reports.figures.{kind}:{kind}" for kind in FIGURES},
-    "rules": RULES,
-}
-
-
-@cache
-def list_kinds(group: Group) -> dict[str, EntryPoint]:
-    """Return name → entry point of a group's kinds; those of this package come first.
-
-    A kind of another package is left out if this package has one of the same name.
-    """
-    installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda entry: entry.name)
-    own = [EntryPoint(name, target, f"ablate.{group}") for name, target in OWN[group].items()]
-    kinds = {entry.name: entry for entry in own}
-    for entry in installed:
-        kinds.setdefault(entry.name, entry)
-    return kinds
-
-
-@cache
-def load_kind(group: Group, kind: str) -> Callable[..., Any]:
-    """Import a kind: a function that makes tables or figures, or the class of a rule."""
-    loaded: Callable[..., Any] = list_kinds(group)[kind].load()
-    return loaded
 
 
 def find_figure_options(kind: str) -> Any:
     """Return the model of the options of a kind of figure, or None if it declares none."""
-    return getattr(load_kind("figures", kind), "options", None)
+    return getattr(FIGURES[kind], "options", None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reports.kinds import DEFAULT_RULE, TABLES, find_figure_options, list_kinds
+from reports.kinds import DEFAULT_RULE, FIGURES, RULES, TABLES, find_figure_options
 
 
 class RecipePart(BaseModel):
@@ -103,8 +103,8 @@ if TYPE_CHECKING:
     TableKind = str
     RuleName = str
 else:
-    TableKind = Literal[(*TABLES, *list_kinds("tables"))]
-    RuleName = Literal[tuple(list_kinds("rules"))]
+    TableKind = Literal[tuple(TABLES)]
+    RuleName = Literal[tuple(RULES)]
 
 
 class Table(RecipePart):
@@ -284,10 +284,9 @@ class Figure(Drawing):
     @classmethod
     def check_installed(cls, kind: str) -> str:
         """Refuse a kind of figure that no package has."""
-        kinds = list_kinds("figures")
-        if kind not in kinds:
+        if kind not in FIGURES:
             raise ValueError(
-                f"{kind!r} is no kind of figure. Choose one of {', '.join(kinds)}, or install "
+                f"{kind!r} is no kind of figure. Choose one of {', '.join(FIGURES)}, or install "
                 "the package that has this kind."
             )
         return kind

@@ -24,9 +24,10 @@ ablate.run                ablate.__main__
 ablate.cli
 ablate
 ablate.api
-ablate.submission
-ablate.batch
+ablate.engine.driver
+ablate.backends
 ablate.engine
+ablate.plugins
 ablate.tracking
 ablate.sweep
 ablate.plan
@@ -264,8 +265,8 @@ def test_ray_is_used_by_its_public_modules() -> None:
 def test_trackers_are_imported_by_their_own_module_and_late() -> None:
     """Reports read MLflow alone, and a run without `--tracker` waits for neither package."""
     packages = {
-        "ablate.tracking.tensorboard_files": "tensorboardX",
-        "ablate.tracking.wandb_runs": "wandb",
+        "ablate.plugins.tensorboard_files": "tensorboardX",
+        "ablate.plugins.wandb_runs": "wandb",
     }
     found = {
         (module, top)

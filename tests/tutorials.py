@@ -40,7 +40,7 @@ from unittest.mock import patch
 import nbformat
 from nbclient import NotebookClient
 
-from tests.ablate.submission.slurm import Cluster
+from tests.ablate.backends.slurm import Cluster
 from tests.documented import GUIDES, PICTURES, ROOT
 from tests.trainables.data import trees
 

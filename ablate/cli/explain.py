@@ -14,7 +14,6 @@ from ablate.cli.options import (
     load_spec,
     locate_ledger,
 )
-from ablate.designs.compare import Compare
 from ablate.designs.parts import NEUTRAL
 from ablate.designs.promote import SOURCE
 from ablate.ledger import queries
@@ -38,12 +37,6 @@ TERMS = (
     "with other first weights and another order of images. A study is a group of cells. A frozen "
     "backbone stays as it was pretrained, and the layers after it train; with finetune, all train."
 )
-PURPOSES = {  # design → what a study does; {}: its factors
-    "components": "switches {} on and off in every combination",
-    "leave_one_out": "trains with all of {}, then without each",
-    "add_one": "trains without {}, then with one at a time",
-    "one_factor": "changes {} one at a time",
-}
 PARTS = {"method": "method.name", "loss": "loss.name", "data": "data.name"}
 PARTS |= {"backbone": "backbone.name", "mode": "backbone.mode"}
 SPLITS = {"val": "Validation", "test": "Test"}
@@ -152,7 +145,7 @@ def _list_trained(plan: "Plan", studies: Iterable[str]) -> str:
 
 def _name_levels(names: Sequence[str], studies: Levels) -> str:
     """Return a note on the levels, or names, of these studies; "" if they are all studies."""
-    from ablate.plan.fairness import shorten_list
+    from ablate.plan.warnings import shorten_list
 
     if len(names) == len(studies):
         return ""
@@ -169,8 +162,7 @@ def _list_levels(levels: Mapping[str, Iterable[str]]) -> list[str]:
 
 def _list_sentences(plan: "Plan", name: str, levels: Mapping[str, str]) -> Iterator[_Sentence]:
     """Yield the sentences on a study; the levels that it shares with its bases are in braces."""
-    from ablate.plan.fairness import shorten_list
-    from ablate.plan.warnings import list_study_notes
+    from ablate.plan.warnings import list_study_notes, shorten_list
 
     study, seeds, folds = plan.spec.studies[name], plan.list_seeds(name), plan.list_folds(name)
     source, off, sampled = study.find_source_cell(), study.find_baseline(), study.sampling()
@@ -187,12 +179,8 @@ def _list_sentences(plan: "Plan", name: str, levels: Mapping[str, str]) -> Itera
     elif source is not None:
         frame = notes.pop(0).replace(source.best_of, "{}")
         yield _Sentence(f"trains again {frame}", bases.pop(source.best_of))
-    elif isinstance(study, Compare):
-        rows = "; ".join([*study.variants, *_list_levels(study.cross)])
-        yield _Sentence("compares {}", rows)
     else:
-        frame = PURPOSES.get(study.design, "combines values of {}")
-        yield _Sentence(frame, "; ".join(getattr(study, "components", study.paths)))
+        yield _Sentence(study.purpose, "; ".join(study.subjects))
     yield from (_Sentence(f"{note}{{}}", "") for note in notes)
     if off is not None:
         best = bases.pop(off.best_of, off.best_of)
@@ -211,7 +199,7 @@ def _describe_classes(plan: "Plan", classes: dict[str, str]) -> Iterator[str]:
 
     `classes` maps sentences on the classes of data sets to the split that selects the epoch.
     """
-    from ablate.plan.fairness import shorten_list
+    from ablate.plan.warnings import shorten_list
 
     studies = {name: plan.spec.studies[name] for name in plan.order}
     choosing = {base for study in studies.values() for base in study.find_base_studies()}
@@ -301,7 +289,7 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
 
 def _explain_proposal(rows: dict[int, Row], idx: int, study: Row) -> tuple[list[int], str]:
     """Return the proposals whose results were known when `idx` was proposed, and say who did so."""
-    from ablate.sweep.progression import list_earlier_of_round
+    from ablate.sweep.proposer import list_earlier_of_round
 
     row, size, infeasible = rows[idx], study["round"], [i for i in rows if rows[i]["infeasible"]]
     values = ", ".join(f"{path} {format_level(value)}" for path, value in row["params"].items())

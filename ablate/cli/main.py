@@ -1,9 +1,9 @@
 """Parse the command line and run the command.
 
-A command is a function `add_COMMAND` of the module that `COMMANDS` names. It adds the command's
-arguments, and sets `run`, a function of the parsed arguments that returns the exit code. Only the
-module of the requested command is imported, and heavy libraries are imported in `run`, so that
-`--help` is immediate.
+A command is a function `add_COMMAND` in a module of this folder, or an entry point of another
+package in the group `ablate.commands`. It adds the command's arguments, and sets `run`, a function
+of the parsed arguments that returns the exit code. Only the module of the requested command is
+imported, and heavy libraries are imported in `run`, so that `--help` is immediate.
 """
 
 import argparse
@@ -11,17 +11,17 @@ import atexit
 import gc
 import sys
 import traceback
-from collections.abc import Collection, Sequence
-from importlib import import_module
+from collections.abc import Callable, Container, Sequence
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
 from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 from trainables.words.secrets import has_secret, redact_all_uris
 from trainables.words.terminal import make_streams_tolerant, print_text, to_one_line
 from trainables.words.texts import check_option
 
-COMMANDS = {  # command → its module, and what --help says of it
+MENU = {  # command → its module, and what --help says of it
     "demo": (
         "run",
         "Run DDML's ablation on an embedded data set, as `make demo` does: the recipe ddml.",
@@ -65,6 +65,10 @@ COMMANDS = {  # command → its module, and what --help says of it
     ),
     "doctor": ("upkeep", "Show versions, GPU and disk, and what needs repair."),
 }
+COMMANDS: Registry[Callable[[argparse.ArgumentParser], None]] = Registry(
+    "commands",
+    index={name: f"ablate.cli.{module}:add_{name}" for name, (module, _) in MENU.items()},
+)
 SECRET_OPTIONS = ("tracking_uri", "storage")  # may contain a password
 OPTION_NAMES = {
     "spec": "SPEC",
@@ -82,7 +86,7 @@ class Parser(argparse.ArgumentParser):
         super().error(redact_all_uris(message))
 
 
-def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
+def build_parser(commands: Container[str] = COMMANDS) -> Parser:
     """Build the parser of all commands; only `commands` get arguments, since imports take time."""
     top = Parser(
         prog="ablate",
@@ -90,10 +94,11 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
         epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {EXIT_CODES}",
     )
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, summary) in COMMANDS.items():
+    for name in COMMANDS:
+        _, summary = MENU.get(name, ("", None))  # other packages describe theirs
         command = subparsers.add_parser(name, help=summary, description=summary)
         if name in commands:
-            getattr(import_module(f"ablate.cli.{module}"), f"add_{name}")(command)
+            COMMANDS[name](command)
     return top
 
 

@@ -326,7 +326,7 @@ def run_backbones(args: argparse.Namespace) -> int:
 
 def load_model(model: str, device: str) -> "Model":
     """Load a trained model from a weights file or its trial's folder, or fetch it from storage."""
-    from ablate.storage.checkpoints import fetch_weights
+    from ablate.storage import fetch_weights
     from trainables import load
 
     path = expand_user_path(model, "MODEL")

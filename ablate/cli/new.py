@@ -14,7 +14,7 @@ import jinja2
 import yaml
 
 from ablate.cli.options import check_new_file, explain_write_errors
-from ablate.spec.default_space import list_section_axes
+from ablate.spec.expansion import list_section_axes
 from ablate.spec.read import read_spec
 from ablate.spec.recipes import list_recipes, read_recipe
 from ablate.spec.yaml_loader import load_text
@@ -136,7 +136,7 @@ def write_new_spec(args: argparse.Namespace, purpose: str) -> int:
 
 def render_spec(name: str, path: Path, headline: str, args: argparse.Namespace) -> str:
     """Return the spec that `args` describe, to be stored in `path`, beginning with `headline`."""
-    from ablate.plan.neutral import get_neutral_options
+    from ablate.plan.inheritance import get_neutral_options
     from trainables.data.dataset import DATASETS, resolve_data_config
     from trainables.data.sampler import count_steps_per_epoch
     from trainables.data.splits import split_dataset
@@ -202,7 +202,7 @@ def _list_rates(loss: str) -> dict[str, str]:
 
 def _weaken_published_values(method: str, axes: dict[str, Any]) -> dict[str, float]:
     """Return published values, not 0 and searched as logarithms, ten times nearer to neutral."""
-    from ablate.plan.neutral import get_neutral_options
+    from ablate.plan.inheritance import get_neutral_options
     from trainables.methods.base import METHODS
 
     published = METHODS[method].Config.model_construct(name=method).model_dump()

@@ -61,7 +61,7 @@ def run_cells(args: argparse.Namespace) -> int:
     to = expand_user_path(args.to, "--to")
     loaded = load_spec(args)
     from ablate import api
-    from ablate.batch import export_cells
+    from ablate.backends.batch_file import export_cells
 
     options = replace(build_options(args), track=False)  # an export needs no MLflow
     plan, settings = api.prepare(loaded, options, leaves=True)
@@ -86,7 +86,7 @@ def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
         raise ConfigError(
             "DIR", "no folder is given", "Name a batch's folder, as in `ablate ledger import DIR`"
         )
-    from ablate.batch import import_batch
+    from ablate.backends.batch_file import import_batch
 
     counts = import_batch(expand_user_path(args.name, "DIR"), out)
     _print_counts(f"{counts['done']} trials were imported", counts, IMPORT_NOTES)
@@ -130,9 +130,9 @@ def run_submit(args: argparse.Namespace) -> int:
     words = _check_sbatch_options(args)
     loaded = load_spec(args)
     from ablate import api
+    from ablate.backends.slurm import Follower
     from ablate.cli.run import describe_continuation, finish_run
     from ablate.engine.driver import run_plan
-    from ablate.submission.follower import Follower
 
     options = build_options(args)
     plan, settings = api.prepare(loaded, options, leaves=True)

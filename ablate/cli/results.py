@@ -13,7 +13,7 @@ from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import collect_metrics, find_best
-from ablate.storage.store import ENV
+from ablate.storage import ENV
 from ablate.tracking.store import Store, build_client_uri
 from reports.tables.labels import format_level
 from trainables.words.errors import ConfigError

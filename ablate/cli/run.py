@@ -69,6 +69,8 @@ def add_run(command: argparse.ArgumentParser) -> None:
             "not need access to --out."
         ),
     )
+    text = "What runs the trials: ray (default), or process (one after the other, without Ray)."
+    command.add_argument("--backend", metavar="NAME", help=text)
     command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")
     command.set_defaults(run=run_sweep)
 
@@ -105,12 +107,12 @@ def run_sweep(args: argparse.Namespace) -> int:
             raise preview.refused  # results of other code, to be confirmed by --same-code
         return 0 if preview.runnable else 1
     if args.cell is not None:
-        from ablate.engine.foreground import run_cell
+        from ablate.backends.this_process import run_cell
 
         return run_cell(plan, settings, args.cell)
     # run the trials
+    from ablate.backends.ray.supervisor import RayStartError
     from ablate.engine.driver import run_plan
-    from ablate.engine.ray.supervisor import RayStartError
     from ablate.ledger.schema import LedgerError
 
     try:
@@ -205,7 +207,7 @@ def add_plan(command: argparse.ArgumentParser) -> None:
 def show_plan(args: argparse.Namespace) -> int:
     """Print the plan of a spec as `ablate run --plan` does, or the JSON Schema of specs."""
     if args.schema:
-        from ablate.spec.json_schema import build_json_schema
+        from ablate.spec.model import build_json_schema
 
         print_text(json.dumps(build_json_schema(), indent=1, sort_keys=True))
         return 0

@@ -143,9 +143,8 @@ def _replay_sweeps(path: Path, args: argparse.Namespace) -> int:
     """
     from ablate.api import Options
     from ablate.plan.resolve import list_default_settings  # late, because it imports torch
-    from ablate.tracking.base import Tracker, build_trackers
     from ablate.tracking.sync import MlflowTracker
-    from ablate.tracking.tracker import replay
+    from ablate.tracking.tracker import Tracker, build_trackers, replay
     from ablate.tracking.views import compile_report
 
     options = Options(out=args.out, tracking_uri=args.tracking_uri)

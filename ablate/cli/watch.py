@@ -8,6 +8,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from ablate.backends.submission import QueryError, Submission, find_current
 from ablate.cli.options import add_out, add_sweep_name, find_trial, locate_ledger, parse_duration
 from ablate.engine.driver_status import (
     DriverStatus,
@@ -20,7 +21,6 @@ from ablate.engine.driver_status import (
 from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.submission.record import QueryError, Submission, find_current
 from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
 from trainables.words.errors import ConfigError
 from trainables.words.files import open_regular

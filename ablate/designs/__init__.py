@@ -1,1 +1,1 @@
-"""The designs, one per file, and their base; `study.py` is the union of them."""
+"""The designs of studies, their base, and the parts of which they are made."""

@@ -2,14 +2,14 @@
 
 A design is a subclass of `StudyBase` with its own `design`, registered in `DESIGNS`. Files of this
 package are listed below; other packages use the entry-point group `ablate.designs`. A simple design
-defines only `points` (`grid.py`, `one_factor.py`). Fixed designs list their points at once; a
-search grows by results (`ablate/samplers/sampling.py`).
+defines only `points` (`components.py`). Fixed designs list their points at once; a search grows by
+results (`ablate/samplers/sampling.py`).
 
 A study has a centre: the layers below its own cells, which may include the best values of other
 studies (`around`). Three fields have the same meaning in every design that declares them:
 `scheduler` ends cells early; `neutral` adds a candidate at the best rates of another study, in
-which the method equals the plain loss (`ablate/plan/neutral.py`); `tuning` marks a comparison, for
-whose rows a plan states the tuning budgets.
+which the method equals the plain loss (`ablate/plan/inheritance.py`); `tuning` marks a comparison,
+for whose rows a plan states the tuning budgets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -29,6 +29,7 @@ from ablate.designs.parts import (
     InheritedConfig,
     Objective,
     Point,
+    Race,
     Seeds,
     SpecPart,
     check_seeds,
@@ -37,10 +38,9 @@ from ablate.designs.parts import (
 )
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
-from ablate.schedulers.racing import Race
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths, flatten_paths
+from trainables.words.registry import Registry
 
 ENSEMBLE = "ensemble"  # the evaluation of all folds of a cell together
 COMPARED = ("val", "test")  # splits by which cells may be compared, with unseen classes
@@ -80,7 +80,7 @@ class StudyBase(SpecPart):
         that no noise of a seed is common to all splits. "shared": all splits train at its seeds.
     splits_seen: "allow" accepts settings that were chosen on classes which some splits test. Its
         rows are marked and give no verdict in the report's first lines.
-    race: gives no further seeds to cells that are clearly worse (`ablate/schedulers/racing.py`).
+    race: gives no further seeds to cells that are clearly worse (`ablate/sweep/races.py`).
     objectives: metrics that cells are compared by, with directions
         (`{metric: val/density, direction: minimize}`). Default: the sweep's objective.
     evaluate: splits on which each finished trial is evaluated once, at its selected epoch. "train"
@@ -155,6 +155,14 @@ class StudyBase(SpecPart):
     # The kinds of tables that show the study, and HEATMAP if heatmaps can show it.
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
 
+    # What `ablate explain` says that the study does with its `subjects`, in place of {}.
+    purpose: ClassVar[str] = "combines values of {}"
+
+    @property
+    def subjects(self) -> Iterable[str]:
+        """What the study varies, for `ablate explain`: paths, components, rows."""
+        return self.paths
+
     def sampling(self) -> SampledDesign | None:
         """Return how a sampler proposes cells; None if `points` lists them."""
         return None
@@ -199,6 +207,11 @@ class StudyBase(SpecPart):
         return self.sampling() is None
 
     @property
+    def is_comparison(self) -> bool:
+        """Whether a plan states the tuning budgets of the rows."""
+        return "tuning" in type(self).model_fields
+
+    @property
     def size(self) -> int:
         """The number of cells; a cell counts once, whatever its seeds and folds."""
         sampled = self.sampling()
@@ -236,8 +249,6 @@ class StudyBase(SpecPart):
     def build_identity(self) -> dict[str, Any]:
         """Return the options of the study that are part of the identity of a sweep."""
         dump: dict[str, Any] = drop_unused(self.model_dump(mode="json", by_alias=True))
-        if self.design == "factorial":
-            dump["generators"] = {}  # removed in 0.2.0; the key keeps old identities
         left_out = ("title", "seeds", "evaluate", "metrics", "tuning", "split_seeds")
         shift = {"split_shift": self.split_shift} if self.split_shift else {}
         return {key: value for key, value in dump.items() if key not in left_out} | shift
@@ -380,8 +391,6 @@ def list_upstream_studies(
 DESIGNS: Registry[type[StudyBase]] = Registry(
     "designs",
     "ablate.designs.search",
-    "ablate.designs.grid",
-    "ablate.designs.one_factor",
     "ablate.designs.factorial",
     "ablate.designs.components",
     "ablate.designs.compare",

@@ -3,15 +3,14 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.factors import Rule, check_rules, check_size, drop_excluded
 from ablate.designs.layers import Layer
 from ablate.designs.parts import (
     LEFT_OUT,
@@ -20,8 +19,12 @@ from ablate.designs.parts import (
     Around,
     InheritedConfig,
     Point,
+    Rule,
     SpecPart,
     build_cell_name,
+    check_rules,
+    check_size,
+    drop_excluded,
     to_list,
 )
 from trainables.words.errors import ConfigError
@@ -79,6 +82,8 @@ class Compare(StudyBase):
     exclude: tuple[Rule, ...] = ()
     tuning: Literal["as_published"] | None = None
 
+    purpose: ClassVar[str] = "compares {}"
+
     _neutral: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
@@ -110,6 +115,12 @@ class Compare(StudyBase):
             names = re.findall(r"{(.*?)}", around.best_of)  # placeholders: tune_{method}
             check_known(f"around.{i}.best_of", names, factors, "the factor")
         return self
+
+    @property
+    def subjects(self) -> Iterable[str]:
+        """The rows, and each crossed factor with its levels."""
+        crossed = (f"{factor} {', '.join(levels)}" for factor, levels in self.cross.items())
+        return [*self.variants, *crossed]
 
     def list_factors(self) -> dict[str, dict[str, Variant]]:
         """Return the variants as a factor, if there are any, and the crossed factors."""

@@ -5,7 +5,7 @@ the same trial in all of these designs.
 """
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -39,6 +39,10 @@ class ComponentDesign(StudyBase):
                     )
         return self
 
+    @property
+    def subjects(self) -> Iterable[str]:
+        return self.components
+
     def _build_point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
         """Return the cell named `cell` in which the components `off` are switched off."""
         values: dict[str, Any] = {}
@@ -62,6 +66,7 @@ class Components(ComponentDesign):
     components: dict[str, Off] = Field(min_length=1, max_length=MAX_COMPONENTS)
 
     tables: ClassVar[tuple[str, ...]] = ("components", "effects")
+    purpose: ClassVar[str] = "switches {} on and off in every combination"
 
     def points(self) -> list[Point]:
         """Return a cell for each set of components that are on, smaller sets first."""
@@ -89,6 +94,8 @@ class LeaveOneOut(ComponentDesign):
 
     design: Literal["leave_one_out"]
 
+    purpose: ClassVar[str] = "trains with all of {}, then without each"
+
     def points(self) -> list[Point]:
         one_off = [self._build_point(f"without {n}", {"cell": n}, [n]) for n in self.components]
         return [self._build_point("all", {"cell": "all"}, []), *one_off]
@@ -108,6 +115,8 @@ class AddOne(ComponentDesign):
     """
 
     design: Literal["add_one"]
+
+    purpose: ClassVar[str] = "trains without {}, then with one at a time"
 
     def points(self) -> list[Point]:
         names = self.components.keys()

@@ -1,25 +1,41 @@
-"""Define the parts of studies: points, bases (`around`), objectives, seeds, names."""
+"""Define the parts of studies: points, bases (`around`), objectives, seeds, factors, names.
+
+A factor is a path with its levels (`loss.temperature: [0.05, 0.1]`), which may be a whole component
+(`loss: [{name: proxy_anchor}, {name: normsoftmax}]`), or a name with named levels, each a partial
+trial: `head: {small: {embedding.dim: 64}, large: {…}}`.
+
+A rule of `exclude` is `{factor: level or list of levels, …}`; combinations that match all of it are
+left out.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate.designs.layers import Layer
 from ablate.samplers.sampling import Direction
-from ablate.schedulers.precision import PrecisionSeeds
-from trainables.config.registry import Strict
+from ablate.samplers.space import list_wanted_values
+from ablate.schedulers.base import SCHEDULERS, SchedulerBase
+from trainables.config.registry import Strict, build_choice_annotation
 from trainables.words.canonical import to_canonical_json
 from trainables.words.errors import ConfigError
+from trainables.words.messages import check_known, format_value, join_words
+
+if TYPE_CHECKING:
+    Scheduler = SchedulerBase
+else:
+    Scheduler = build_choice_annotation(SCHEDULERS, "name")  # of this and other packages
 
 MAX_SEEDS = 10_000
 MAX_SEED = 2**31 - 1
 MAX_CELLS = 10_000
 MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
 SHOWN = 60  # characters of a level in a cell's name
+
 # Options of a study added after the first release; their defaults are left out of identities.
 LATER = (
     *("box", "by", "cross", "folds", "limits", "neutral", "objectives", "points", "population"),
@@ -76,6 +92,43 @@ class Objective(SpecPart):
 
     metric: str
     direction: Direction = "maximize"
+
+
+class Race(SpecPart):
+    """Options of a race over seeds.
+
+    after: number of seeds that every cell gets.
+    level: probability with which the best cell survives the race.
+    """
+
+    after: int = Field(3, ge=2)
+    level: float = Field(0.95, gt=0.5, lt=1)
+
+
+class PrecisionSeeds(SpecPart):
+    """Seeds of a study whose number follows from a first stage.
+
+    precision: wanted half-width of the intervals, in the unit in which tables show the primary
+        metric. Default: 0.8 of the smallest effect of interest.
+    at_most: largest number of seeds.
+    first: number of seeds of the first stage (0 … first − 1), of each split in a study with
+        `splits`.
+    """
+
+    precision: float | None = Field(None, gt=0)
+    at_most: int = Field(20, ge=3, le=1000)
+    first: int = Field(5, ge=2)
+
+    @model_validator(mode="after")
+    def check_order(self) -> "PrecisionSeeds":
+        """Check that the first stage does not exceed the largest number of seeds."""
+        if self.first > self.at_most:
+            raise ConfigError(
+                "at_most",
+                f"`at_most` is {self.at_most}, below the first stage of {self.first} seeds",
+                "Raise `at_most`, or lower `first`",
+            )
+        return self
 
 
 def _choose_seed_tag(value: Any) -> str:
@@ -193,6 +246,103 @@ def format_level(value: Any) -> str:
         return text
     digest = hashlib.sha256(to_canonical_json(value).encode()).hexdigest()[:6]
     return f"{text[: SHOWN - 8]}…{digest}"
+
+
+LISTED, NAMED = "list of levels", "named levels"  # the members of the union
+
+Levels = Annotated[
+    Annotated[tuple[Any, ...], Field(min_length=1), Tag(LISTED)]
+    | Annotated[dict[str, dict[str, Any]], Field(min_length=1), Tag(NAMED)],
+    Discriminator(lambda given: NAMED if isinstance(given, dict) else LISTED),
+]
+
+Rule = Annotated[dict[str, Any], Field(min_length=1)]
+
+
+def expand_level(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
+    """Return what a level sets, by path: the values of a named level, or the factor's own path."""
+    return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
+
+
+def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
+    """Raise ConfigError for a repeated level, too few levels, or a path that two factors set."""
+    owners: dict[str, str] = {}  # path → the factor that sets it
+    for factor, levels in factors.items():
+        field = f"{key}.{factor}"
+        if len({to_canonical_json(level) for level in levels}) != len(levels):
+            raise ConfigError(
+                field, f"{format_value(list(levels))} names a level twice", "Keep it once"
+            )
+        if len(levels) < least:
+            raise ConfigError(
+                field, f"a factor needs {least} levels or more", "Set a fixed value in `trial`"
+            )
+        settings = [expand_level(factor, levels, level) for level in levels]
+        for path in set[str]().union(*settings):
+            if path in owners:
+                raise ConfigError(
+                    field,
+                    f"{owners[path]} sets {path} too",
+                    "Merge both into one with named levels",
+                )
+            owners[path] = factor
+
+
+def check_size(cells: int) -> None:
+    if not 0 < cells <= MAX_CELLS:
+        raise ConfigError(
+            "", f"this study has {cells} cells", f"Change it so that it has 1 to {MAX_CELLS} cells"
+        )
+
+
+def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]) -> None:
+    """Check that rules of `exclude` name factors and levels of the design.
+
+    Args:
+        factors: factor → its levels, or their names.
+
+    Raises:
+        ConfigError: a rule names a factor or level that the design does not have.
+    """
+    for i, rule in enumerate(rules):
+        for factor, wanted in rule.items():
+            field = f"exclude.{i}.{factor}"
+            check_known(field, [factor], factors, "the factor")
+            # levels may be mappings, so they are compared as JSON
+            texts = [to_canonical_json(level) for level in factors[factor]]
+            levels = list_wanted_values(wanted, texts)
+            if not levels:
+                raise ConfigError(field, f"the rule names no level of {factor}", "Remove the rule")
+            for level in levels:
+                if to_canonical_json(level) not in texts:
+                    known = join_words(map(format_value, factors[factor]))
+                    raise ConfigError(
+                        field,
+                        f"{format_value(level)} is no level of {factor}",
+                        f"Name one of its levels {known}",
+                    )
+
+
+def drop_excluded(
+    combinations: Iterable[tuple[Any, ...]],
+    rules: Sequence[Rule],
+    factors: Mapping[str, Collection[Any]],
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the combinations (one level for each factor, in order) that no rule excludes.
+
+    A rule maps factors to levels; it excludes a combination that has such a level of each factor.
+    """
+    # turn each rule into a list of conditions (index of a factor, levels to match as JSON)
+    conditions: list[list[tuple[int, set[str]]]] = [[] for _ in rules]
+    for rule, pairs in zip(rules, conditions, strict=True):
+        for i, (factor, levels) in enumerate(factors.items()):
+            if factor in rule:
+                values = list_wanted_values(rule[factor], list(map(to_canonical_json, levels)))
+                pairs.append((i, set(map(to_canonical_json, values))))
+    for combination in combinations:
+        texts = list(map(to_canonical_json, combination)) if rules else []
+        if not any(all(texts[i] in matching for i, matching in pairs) for pairs in conditions):
+            yield combination
 
 
 def drop_unused(dump: Any) -> Any:

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
-from ablate.designs.parts import MAX_CELLS, Around, drop_unused
+from ablate.designs.parts import MAX_CELLS, Around, Scheduler, drop_unused
 from ablate.ledger.limits import Limits, describe_needs
-from ablate.samplers import branches
 from ablate.samplers.any_optuna import OptunaSampler
 from ablate.samplers.sampling import SAMPLERS, Direction, get_sampler_name
-from ablate.samplers.space import Axis
+from ablate.samplers.space import Axis, check_conditions
 from ablate.schedulers.base import SCHEDULERS
-from ablate.schedulers.decide import Scheduler
 from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ class Search(StudyBase):
         worker is free; the budget is exact, but proposals depend on timing.
     warm_start: an earlier sweep in the same ledger, by name or id: the sampler learns from its
         finished trials of the same space, and they count in tuning budgets
-        (`ablate/sweep/warm_start.py`).
+        (`ablate/sweep/proposer.py`).
     startup: number of trials drawn at random, or from priors, before tpe and gp model results.
     population: number of results in a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
     neutral: `{best_of: tune_baseline}` adds a candidate: the method's neutral configuration with
@@ -48,7 +46,7 @@ class Search(StudyBase):
         more by the ledger's finished trials of its kind is not trained and does not count in
         `trials`; the sampler learns that it is infeasible. A trial that needed more, or that ran
         out of memory, is not ranked. After four times as many proposals beyond the limits as
-        `trials` the search ends (`ablate/sweep/trial_costs.py`).
+        `trials` the search ends (`ablate/sweep/estimates.py`).
     objectives: several are possible with tpe, gp, nsga2 and the random samplers. The best cell is
         best in the first objective, then in the second, …: a point of the Pareto front.
 
@@ -101,7 +99,7 @@ class Search(StudyBase):
                 f"{len(self.first_points)} points are more than the {self.trials} trials",
                 "Raise `trials`, or list fewer points",
             )
-        branches.check_conditions(self.space)
+        check_conditions(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", f"{', '.join(metrics)} repeat a metric", "Keep it once")

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ablate.engine.preflight import preview_progression
-from ablate.engine.ray.resources import count_fitting_here
+from ablate.engine.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import count_comparisons
-from ablate.sweep.pilots import Pilot, load_pilots
+from ablate.sweep.estimates import Pilot, load_pilots
 from reports.stats.variance import (
     Design,
     choose_seeds,

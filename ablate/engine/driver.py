@@ -1,44 +1,32 @@
-"""Run the trials of a plan in one `Tuner.fit()` for the whole sweep.
+"""Run the trials of a plan by a backend, which is Ray unless `--backend` names another.
 
-The driver owns the ledger and the tracker. Neither the workers nor the process that runs Ray
-(`ablate.engine.ray.supervisor`) access them. If the ledger has all results, Ray is not started.
+The driver owns the ledger and the trackers, which neither the workers nor the process that runs Ray
+access. If the ledger has all results, no backend is started.
 """
 
-import os
-import shutil
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from types import FrameType
 
-from ablate.engine.driver_status import DriverStatusFile, list_drivers
+from ablate.backends.base import find_backend
+from ablate.engine.driver_status import DriverStatusFile, list_drivers, stop_on_signals
 from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
-from ablate.engine.ray.session import check_folders
-from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings
-from ablate.storage.checkpoints import TrialCheckpoints
-from ablate.storage.ledger_backup import LedgerBackup
-from ablate.storage.store import Storage
-from ablate.sweep.dispatch import JobScheduler
-from ablate.sweep.required_inputs import has_undecided_weights
-from ablate.tracking.base import EndStatus
+from ablate.storage import RunStorage, TrialFiles, find_storage
+from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.sync import MlflowTracker
-from ablate.tracking.tracker import TrackerThread
-from trainables.words.environment import HUB, RAY, STORAGE, build_public_environment
+from ablate.tracking.tracker import EndStatus, TrackerThread
 from trainables.words.terminal import print_text
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DRAIN_SECONDS = 15.0  # that the end of a run waits for a tracker that reports do not read
 _print_line = partial(print_text, flush=True)
 
@@ -55,7 +43,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     owner = Owner.from_this_process()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
     # download the ledger if the storage (`--storage`) has a newer one
-    backup = _open_ledger_backup(settings, owner)
+    storage = _open_storage(settings, owner)
     # check the code of known results, and inputs, before anything is written
     if settings.sources or settings.reads_data:
         with preview_progression(plan, settings) as progression:
@@ -65,19 +53,14 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     with ExitStack() as stack:
         # open the ledger, and keep copies of it in storage
         ledger = stack.enter_context(Ledger(settings.ledger))
-        jobs, checkpoints = settings.build_job_settings(plan), None
-        if backup is not None:
-            stack.enter_context(backup)
-            remote = settings.address is not None  # trials may run on other nodes of a Ray cluster
-            checkpoints = TrialCheckpoints(
-                backup.storage, ledger, settings.trials, remote=remote, print_line=_print_line
-            )
-            stack.enter_context(checkpoints)
+        jobs, stored = settings.build_job_settings(plan), None
+        if storage is not None:
+            stored = stack.enter_context(storage.keep(ledger))
             # for a further evaluation: upload a trial's files for other nodes, or download them
-            fetch = checkpoints.upload_trial if remote else checkpoints.fetch_trial
-            jobs = replace(jobs, forget=checkpoints.remove_trial, fetch=fetch)
+            fetch = stored.upload_trial if stored.remote else stored.fetch_trial
+            jobs = replace(jobs, forget=stored.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        dispatch = JobScheduler(
+        dispatch = JobQueue(
             settings.begin_sweep(plan, ledger),
             ledger,
             owner,
@@ -90,19 +73,19 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         # refuse results that another version of the code has made, or accept them (--same-code)
         accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
         if not dispatch.is_exhausted:  # some trial has to run
-            check_folders(settings.address)
+            find_backend(settings.backend).check_usable(settings)
             if settings.reads_data:
                 check_data(plan, dispatch.progression, settings.cache)
         threads = _start_trackers(plan, settings, dispatch)
-        # run all trials through Ray Tune
+        # run all trials
         interrupted: int | None = None
         status: EndStatus = "FAILED"
-        broken = ""  # why Ray could not continue
+        broken = ""  # why the backend could not continue
         incomplete_trackers: list[str] = []  # names of those that lack trials
         try:
             if not dispatch.is_exhausted:
                 with convert_disk_full(settings.out):
-                    interrupted, broken = _run_ray_tune(plan, settings, dispatch, checkpoints)
+                    interrupted, broken = _run_backend(plan, settings, dispatch, stored)
             if settings.same_code:  # also accept results of cells that became known during the run
                 accepted += dispatch.reconcile_code_versions(same_code=True)
             dispatch.progression.record_looks()
@@ -117,7 +100,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, incomplete_trackers=tuple(incomplete_trackers), same=tuple(accepted))
 
 
-def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> list[TrackerThread]:
+def _start_trackers(plan: Plan, settings: Settings, dispatch: JobQueue) -> list[TrackerThread]:
     """Start a thread for each tracker, and notify it of trials that change; MLflow's is the last.
 
     MLflow's thread imports MLflow while Ray starts.
@@ -141,8 +124,8 @@ def _start_trackers(plan: Plan, settings: Settings, dispatch: JobScheduler) -> l
     return threads
 
 
-def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None:
-    """Download a newer ledger from storage; return a context that uploads copies of it."""
+def _open_storage(settings: Settings, owner: Owner) -> RunStorage | None:
+    """Prepare the storage of a run, if it has one, and download its ledger if that is newer."""
     if settings.storage is None:
         return None
 
@@ -150,20 +133,22 @@ def _open_ledger_backup(settings: Settings, owner: Owner) -> LedgerBackup | None
         alive = [driver.owner for driver in list_drivers(settings.out) if driver.alive]
         return [other for other in alive if other != owner]
 
-    storage = Storage(settings.storage)
-    backup = LedgerBackup(
-        storage, settings.ledger, owner, _print_line, list_other_drivers=list_other_drivers
+    storage = find_storage(settings.storage)(
+        settings.storage,
+        settings.out,
+        owner,
+        settings.address is not None,  # trials may run on other nodes of a Ray cluster
+        _print_line,
+        list_other_drivers,
     )
-    backup.restore_if_newer()
-    return backup
+    storage.restore_ledger()
+    return storage
 
 
-def _build_outcome(
-    plan: Plan, dispatch: JobScheduler, interrupted: int | None, broken: str
-) -> Outcome:
+def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, broken: str) -> Outcome:
     """Return how a run ended, and how many cells of each study are missing or failed.
 
-    `interrupted` is the signal that stopped the run, `broken` says why Ray could not continue.
+    `interrupted` is the signal that stopped the run, `broken` says why its backend failed.
     """
     progression = dispatch.progression
     states = {name: progression.studies[name] for name in plan.order}
@@ -186,13 +171,12 @@ def _build_outcome(
     return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
 
 
-def _run_ray_tune(
-    plan: Plan, settings: Settings, dispatch: JobScheduler, checkpoints: TrialCheckpoints | None
+def _run_backend(
+    plan: Plan, settings: Settings, dispatch: JobQueue, stored: TrialFiles | None
 ) -> tuple[int | None, str]:
-    """Run Ray Tune; return (the signal that stopped it or None, why Ray failed or "")."""
+    """Run all jobs; return (the signal that stopped them or None, why the backend failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
     logs = settings.out.resolve() / "logs"
-    tune_folder = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
     def stop() -> None:  # for `ablate stop`, as by Ctrl-C; `signals` is set below
         signals.append(signal.SIGINT)
@@ -205,23 +189,7 @@ def _run_ray_tune(
 
     status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
     status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
-    # of this process's secrets, Ray and its workers get those that they need
-    needed: tuple[str, ...] = RAY if settings.storage is None else (*RAY, *STORAGE)
-    if not settings.reads_data or has_undecided_weights(plan, dispatch.progression):
-        needed += HUB
-    # nodes of a cluster must have the same data sets as this machine
-    needs_data = settings.reads_data and settings.address is not None
-    supervisor = Supervisor(
-        dispatch,
-        settings.address,
-        settings.request,
-        tune_folder,
-        logs / f"{name}-ray.log",
-        open_display,
-        checkpoints,
-        fingerprints=plan.fingerprints if needs_data else None,
-        environment=build_public_environment(settings.tracking_uri, needed),
-    )
+    backend = find_backend(settings.backend)(plan, settings, dispatch, stored, open_display)
     with ExitStack() as stack:
         signals = stack.enter_context(stop_on_signals(dispatch.stop))
         stack.enter_context(send_heartbeats(dispatch.ledger, dispatch.owner))
@@ -230,57 +198,8 @@ def _run_ray_tune(
             log = logs / f"{name}-report.log"
             renewer = refresh_report(settings.tracking_uri, plan.sweep_id, settings.out, log)
             stack.enter_context(renewer)
-        stack.callback(shutil.rmtree, tune_folder, ignore_errors=True)
         try:
-            broken = supervisor.run()
-        finally:  # Ray has ended, so no worker writes any more
+            broken = backend.run()
+        finally:  # no worker writes any more
             dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
     return (signals[0] if signals else None), broken
-
-
-@contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
-
-    A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
-    does not abort. Output to a closed terminal is discarded. If SIGHUP is ignored already, as under
-    `nohup`, it stays ignored.
-
-    Yields:
-        A list to which the number of the first signal is added.
-    """
-    signals: list[int] = []
-    terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # those of stdout and stderr
-
-    def discard_output_to_closed_terminal() -> None:
-        """Send stdout and stderr to /dev/null if they were terminals and are none any more."""
-        for stream in terminals:
-            if not os.isatty(stream):
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, stream)
-                os.close(null)
-
-    def handle_signal(number: int, _: FrameType | None) -> None:
-        """Call `stop` at the first signal; abort at a second one other than SIGHUP."""
-        if number == signal.SIGHUP:
-            discard_output_to_closed_terminal()
-        if not signals:
-            signals.append(number)
-            stop()
-        elif number != signal.SIGHUP:
-            raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield signals  # Python lets only the main thread handle signals
-        return
-    handlers = {number: signal.getsignal(number) for number in STOPPING}
-    if handlers[signal.SIGHUP] == signal.SIG_IGN:
-        del handlers[signal.SIGHUP]
-    for number in handlers:
-        signal.signal(number, handle_signal)
-    try:
-        yield signals
-    finally:
-        discard_output_to_closed_terminal()  # again: SIGHUP may precede the closing
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

@@ -11,12 +11,15 @@ in the ledger. The next driver deletes the file of a driver that was killed.
 import contextlib
 import logging
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
@@ -26,6 +29,7 @@ from trainables.words.errors import ConfigError
 from trainables.words.files import read_regular
 from trainables.words.texts import expand_user_path
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FOLDER = "drivers"
 POLL_SECONDS = 0.5
 MOST_BYTES = 2**24  # of a driver's file, which has a few for each running trial
@@ -216,3 +220,51 @@ def _remove_files(path: Path) -> None:
     for suffix in (".json", ".tmp", ".stop"):
         with contextlib.suppress(OSError):
             path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first Ctrl-C, SIGTERM or SIGHUP, and abort at the second one.
+
+    A closed terminal sends SIGHUP twice, from the kernel and from the shell, so a second SIGHUP
+    does not abort. Output to a closed terminal is discarded. If SIGHUP is ignored already, as under
+    `nohup`, it stays ignored.
+
+    Yields:
+        A list to which the number of the first signal is added.
+    """
+    signals: list[int] = []
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]  # those of stdout and stderr
+
+    def discard_output_to_closed_terminal() -> None:
+        """Send stdout and stderr to /dev/null if they were terminals and are none any more."""
+        for stream in terminals:
+            if not os.isatty(stream):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream)
+                os.close(null)
+
+    def handle_signal(number: int, _: FrameType | None) -> None:
+        """Call `stop` at the first signal; abort at a second one other than SIGHUP."""
+        if number == signal.SIGHUP:
+            discard_output_to_closed_terminal()
+        if not signals:
+            signals.append(number)
+            stop()
+        elif number != signal.SIGHUP:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield signals  # Python lets only the main thread handle signals
+        return
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    if handlers[signal.SIGHUP] == signal.SIG_IGN:
+        del handlers[signal.SIGHUP]
+    for number in handlers:
+        signal.signal(number, handle_signal)
+    try:
+        yield signals
+    finally:
+        discard_output_to_closed_terminal()  # again: SIGHUP may precede the closing
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -20,7 +20,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import build_refusal
 from ablate.plan.plan import Plan
-from ablate.samplers import branches
+from ablate.samplers.space import build_example
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState
@@ -186,7 +186,7 @@ def _check_searched_batches(plan: Plan, study: str, fold: int | None, classes: i
         return
     conditions: dict[str, Any] = {}  # values of other axes that make the batch axes active (`when`)
     for path in paths:
-        conditions |= branches.build_example(space, path)
+        conditions |= build_example(space, path)
     faults: dict[tuple[str, Any], list[ConfigError | None]] = {}  # by path and value; None: it fits
     for values in itertools.product(*(space[path].list_ends() for path in paths)):
         params, fault = dict(zip(paths, values, strict=True)), None

@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ablate.engine.driver_status import Node, StudyRow, format_duration, format_study_row
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
 from trainables.words.metrics import MetricName
 from trainables.words.texts import escape_control_characters
@@ -70,7 +70,7 @@ class NodeList:
         ]
 
 
-def build_study_rows(dispatch: JobScheduler, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
+def build_study_rows(dispatch: JobQueue, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
     """Return a row of progress for each study, when `parallel` trials run at once.
 
     The remaining seconds `eta` are None until a trial has ended. Then they are `elapsed` per ended
@@ -120,7 +120,7 @@ def count_cells(progression: Progression, name: str, running: set[str]) -> Study
     return row
 
 
-def list_running_trials(dispatch: JobScheduler, parallel: int) -> list[str]:
+def list_running_trials(dispatch: JobQueue, parallel: int) -> list[str]:
     """Return the running trials, oldest first, without those that still wait for a worker."""
     return list(islice(dispatch.running, max(1, parallel)))
 
@@ -137,7 +137,7 @@ class ProgressDisplay:
 
     def __init__(
         self,
-        dispatch: JobScheduler,
+        dispatch: JobQueue,
         parallel: int,
         log: Path,
         stream: TextIO | None = None,

@@ -1,22 +1,31 @@
-"""Hold the settings of a run and its outcome."""
+"""Hold the settings of a run, its provenance and its outcome."""
 
+import subprocess
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobSettings
-from ablate.tracking.base import TrialTracker
+from ablate.sweep.trial_queue import JobSettings
+from ablate.tracking.store import format_command_line
 from ablate.tracking.sync import MlflowTracker
+from ablate.tracking.tracker import TrialTracker
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import TRIALS
+from trainables.words.environment import build_public_environment
 
+LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
+# the name in records → the name of the installed distribution
+PACKAGES = {"ablate": "ablate-dml", **{name: name for name in (*LIBRARIES, "numpy")}}
+ROOT = Path(__file__).resolve().parents[2]
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
 
 
@@ -26,6 +35,7 @@ class RunOptions:
 
     Attributes:
         runner: what runs a job, as `module:function` (`JobSettings`).
+        backend: what runs the jobs: a name in `ablate.backends.base.BACKENDS`.
         storage: where copies of the ledger and checkpoints are stored: a path, `s3://…`, `gs://…`,
             `hdfs://…` or `env:NAME`.
         budget: seconds after which no new trial starts.
@@ -35,6 +45,7 @@ class RunOptions:
     """
 
     runner: str = RUNNER
+    backend: str = "ray"
     address: str | None = None
     storage: str | None = field(default=None, repr=False)
     budget: float | None = None
@@ -156,3 +167,30 @@ class Outcome:
         if self.interrupted is not None:
             return 128 + self.interrupted
         return 0 if self.is_finished and not self.failed and not self.incomplete_trackers else 1
+
+
+def collect_provenance() -> dict[str, Any]:
+    """Return {"versions": by package, "command", "git_commit", "git_dirty"}, as far as known."""
+    facts: dict[str, Any] = {"versions": {}}
+    if command := format_command_line():
+        facts["command"] = command
+    for package, distribution in PACKAGES.items():
+        with suppress(PackageNotFoundError):
+            facts["versions"][package] = version(distribution)
+    if (ROOT / ".git").exists() and (commit := _run_git("rev-parse", "HEAD")):
+        facts["git_commit"] = commit
+        facts["git_dirty"] = bool(_run_git("status", "--porcelain", "-uno"))
+    return facts
+
+
+def _run_git(*args: str) -> str:
+    """Return the output of a git command in this repository, or an empty string if it fails."""
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.check_output(
+            ["git", "-C", str(ROOT), *args],
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=10,
+            env={**build_public_environment(), "GIT_OPTIONAL_LOCKS": "0"},
+        ).strip()
+    return ""

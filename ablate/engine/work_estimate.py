@@ -26,17 +26,16 @@ from ablate.engine.preflight import (
     preview_data,
     preview_progression,
 )
-from ablate.engine.ray.resources import count_fitting_here
+from ablate.engine.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
-from ablate.sweep.pilots import describe_advice, load_pilots
+from ablate.sweep.estimates import build_cost_key, describe_advice, load_pilots
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import Use
-from ablate.sweep.trial_costs import build_cost_key
 from reports.stats.describe import pooled_sd
 from reports.tables.labels import format_ratio
 from reports.tables.term_shares import DROWNING, INACTIVE

@@ -7,14 +7,12 @@ from typing import Any
 
 from ablate.designs.base import COMPARED, list_upstream_studies
 from ablate.designs.layers import Stack, find_origin
-from ablate.designs.parts import MAX_SEED, NEUTRAL_POINT, InheritedConfig, Point
+from ablate.designs.parts import MAX_SEED, NEUTRAL_POINT, InheritedConfig, Point, PrecisionSeeds
 from ablate.plan import inheritance
-from ablate.plan.fairness import find_rows_of_other_regimes
 from ablate.plan.plan import MAX_EXAMINED, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
-from ablate.samplers import branches
-from ablate.samplers.space import Axis, Space
-from ablate.schedulers.precision import PrecisionSeeds
+from ablate.plan.warnings import find_rows_of_other_regimes
+from ablate.samplers.space import Axis, Space, build_example, drop_inactive, find_parents
 from ablate.spec.checks import METRICS, check_compared, report_metrics
 from ablate.spec.model import LoadedSpec
 from trainables.backbones.backbone import check_fits
@@ -113,7 +111,7 @@ class _Checker:
                 self._check_axis(name, path, study.all_points[-1].where, {})  # of one such cell
         else:
             for path, axis in sampled.space.items():
-                above = branches.build_example(sampled.space, path)
+                above = build_example(sampled.space, path)
                 self._check_axis(name, path, f"space.{path}", above, axis)
             for i, values in enumerate(getattr(study, "first_points", ())):
                 self._check_first_point(name, sampled.space, Point("", {}, values, f"points.{i}"))
@@ -169,11 +167,11 @@ class _Checker:
                     "Widen the axis, or change the value",
                 )
         config = self.plan.resolve_config(name, point).model_dump(mode="json")
-        active = branches.drop_inactive(space, {path: find_at(config, path) for path in space})
+        active = drop_inactive(space, {path: find_at(config, path) for path in space})
         # paths of known value: before a run, values of another study's best cell are unknown
         known = values if inheritance.list_inherited_paths(self.spec.studies, name) else space
         for path in values:
-            if path not in active and all(p in known for p in branches.find_parents(space, path)):
+            if path not in active and all(p in known for p in find_parents(space, path)):
                 raise ConfigError(
                     where,
                     f"{path} is set where its `when` does not hold",

@@ -13,16 +13,20 @@ from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.layers import Layer, Stack, merge_layers
-from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, expand_seeds
+from ablate.designs.parts import (
+    NEUTRAL,
+    NEUTRAL_POINT,
+    Objective,
+    Point,
+    PrecisionSeeds,
+    expand_seeds,
+)
 from ablate.plan import inheritance
-from ablate.plan.inheritance import Lineage
-from ablate.plan.neutral import build_neutral_layer, inherits_neutral
+from ablate.plan.inheritance import Lineage, build_neutral_layer, inherits_neutral
 from ablate.plan.resolve import MisfitError, resolve_layers
-from ablate.schedulers.precision import PrecisionSeeds
+from ablate.spec.added_studies import map_copies, map_judged_copies, map_same_rates_studies
 from ablate.spec.checks import list_splits_read
 from ablate.spec.model import LoadedSpec
-from ablate.spec.same_rates import map_same_rates_studies
-from ablate.spec.searches import map_copies, map_judged_copies
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.trial import TrialConfig
@@ -347,7 +351,7 @@ class Plan:
         lineages = {
             name: inheritance.trace_lineages(study, self.spec.studies, self.count_cells)
             for name, study in self.spec.studies.items()
-            if "tuning" in type(study).model_fields and name not in self.copies
+            if study.is_comparison and name not in self.copies
         }
         # add the trials of earlier sweeps to each lineage with a search that reuses them
         all_lineages = [lineage for by_cell in lineages.values() for lineage in by_cell.values()]

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ablate.samplers import branches
-from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
-from ablate.samplers.sampling import SAMPLERS, Sampler
-from ablate.samplers.space import Axis, Space
+from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, assign_generations, draw_seed
+from ablate.samplers.space import Axis, Space, drop_inactive, is_active, order_axes
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -68,7 +66,7 @@ class ByOptuna(Sampler):
         if has_prior and len(study.get_trials(deepcopy=False, states=states)) < first:
             draw = random.Random(f"{self.key}\x1f{len(earlier)}\x1fprior")
             draws = {path: axis.draw_at(draw.random()) for path, axis in space.items()}
-            return branches.drop_inactive(space, draws)
+            return drop_inactive(space, draws)
         # suggest a value for each axis, after the axes that it depends on
         return suggest_values(study.ask(), space, whole=self.whole)
 
@@ -111,10 +109,10 @@ class ByOptuna(Sampler):
 def suggest_values(trial: Any, space: Space, *, whole: bool = False) -> dict[str, Any]:
     """Return the active axes' values that a trial suggests; with `whole` it suggests all axes."""
     drawn: dict[str, Any] = {}
-    for path in branches.order_axes(space):
-        if whole or branches.is_active(space, path, drawn):
+    for path in order_axes(space):
+        if whole or is_active(space, path, drawn):
             drawn[path] = _suggest(trial, path, space[path])
-    return branches.drop_inactive(space, drawn)
+    return drop_inactive(space, drawn)
 
 
 def _suggest(trial: Any, path: str, axis: Axis) -> Any:

@@ -1,1 +1,1 @@
-"""Schedulers that end cells early, one per file, and races over seeds."""
+"""Schedulers that end cells early."""

@@ -2,6 +2,10 @@
 
 A scheduler is a subclass of `SchedulerBase` with its own `name`, registered in `SCHEDULERS`. Files
 of this package are listed below; other packages use the entry-point group `ablate.schedulers`.
+
+A scheduled cell trains to a rung, an epoch at which it is paused, its state saved and its values
+recorded. A decision lets it train to the next rung, wait, or stop. Population-based training is not
+supported: it changes a trial's configuration during training, and identities need a fixed one.
 """
 
 from collections.abc import Sequence
@@ -10,7 +14,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from trainables.config.registry import Registry, Strict
+from trainables.config.registry import Strict
+from trainables.words.registry import Registry
 
 STOP: Literal["stop"] = "stop"
 WAIT: Literal["wait"] = "wait"
@@ -89,5 +94,5 @@ def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: i
 
 
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(
-    "schedulers", "ablate.schedulers.halving", "ablate.schedulers.asha", "ablate.schedulers.median"
+    "schedulers", "ablate.schedulers.early_stopping"
 )

@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
-from ablate.designs.parts import NEUTRAL, Around
-from ablate.designs.search import Search
-from ablate.designs.study import Study
+from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS, StudyBase
+from ablate.designs.parts import NEUTRAL, Around, PrecisionSeeds
 from ablate.samplers.sampling import SAMPLERS, get_sampler_name
 from ablate.samplers.space import Axis
-from ablate.schedulers.precision import PrecisionSeeds
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
 from reports.published.papers import compute_printed_gain
@@ -25,7 +22,7 @@ COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 
 
-def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
+def check_ranks(studies: Mapping[str, StudyBase], order: Sequence[str]) -> None:
     """Tell each study the sizes of the studies before it, and check the ranks of its base cells.
 
     A study takes values of base cells by rank; rank 2 of a study is its second best cell.
@@ -62,7 +59,7 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
                 )
 
 
-def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
+def add_box_axes(studies: dict[str, StudyBase], order: Sequence[str]) -> None:
     """Replace each search with a box by a copy that also has the axes of the searches before it.
 
     A box (`around.box`) searches these axes near the best values found. In `order`, each study
@@ -77,7 +74,7 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
             if around.box is None:
                 continue
             where = f"studies.{name}.{field}.box"
-            if not isinstance(study, Search) or not field.startswith("around"):
+            if study.is_fixed or not field.startswith("around"):
                 raise ConfigError(where, "only `around` of a search has a `box`", "Remove `box`")
             searched = _list_searched_axes(studies, around)
             if not searched:
@@ -88,16 +85,16 @@ def add_box_axes(studies: dict[str, Study], order: Sequence[str]) -> None:
                 )
             changes = {"box": around.box, "prior": None}  # the value found replaces a guess
             axes |= {path: axis.model_copy(update=changes) for path, axis in searched.items()}
-        if axes and isinstance(study, Search):
-            with_box = study.model_copy(update={"space": axes | study.space})
+        if axes and (sampled := study.sampling()) is not None:
+            studies[name] = study.model_copy(update={"space": axes | sampled.space})
+            with_box = studies[name].sampling() or sampled
             try:
-                SAMPLERS[get_sampler_name(study)].check(with_box)
+                SAMPLERS[get_sampler_name(sampled)].check(with_box)
             except ConfigError as fault:
                 raise fault.move_to(f"studies.{name}.{fault.path}") from None
-            studies[name] = with_box
 
 
-def _list_searched_axes(studies: Mapping[str, Study], around: Around) -> dict[str, Axis]:
+def _list_searched_axes(studies: Mapping[str, StudyBase], around: Around) -> dict[str, Axis]:
     """Return the numeric axes of all searches behind `around`, as far as `around.take` names them.
 
     Where several searches have an axis of one path, the axis of the nearest search is returned.
@@ -132,7 +129,7 @@ def check_compared(field: str, metric: str) -> None:
         )
 
 
-def list_splits_read(study: Study, objective: str) -> list[str]:
+def list_splits_read(study: StudyBase, objective: str) -> list[str]:
     """Return the splits that a study's trials are evaluated on: its own and its objectives'."""
     metrics = [item.metric for item in study.objectives] or [objective]
     compared = [MetricName.parse(metric).split for metric in metrics]
@@ -155,7 +152,7 @@ def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
                 yield f"report.{kind}.{i}.metric", part.metric, study
 
 
-def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
+def check_recipe(recipe: Recipe, studies: Mapping[str, StudyBase], objective: str) -> None:
     """Check that studies can fill the tables and figures of a report.
 
     Args:
@@ -173,7 +170,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
     # tables
     for i, table in enumerate(recipe.tables):
         study = studies[table.study]
-        if table.kind in TABLES and table.kind not in study.tables:  # other packages check theirs
+        if table.kind in TABLES.index and table.kind not in study.tables:  # others check theirs
             kinds = join_words(kind for kind in study.tables if kind != HEATMAP)
             also = ", or show the study in report.heatmaps" if HEATMAP in study.tables else ""
             raise ConfigError(
@@ -210,7 +207,7 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, Study], objective: str) -
             check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
 
 
-def _check_matrix(field: str, matrix: str, study: Study) -> None:
+def _check_matrix(field: str, matrix: str, study: StudyBase) -> None:
     """Check that all cells of a study have the factor of a matrix and another one for its rows."""
     factors = {
         tuple(name for name in point.coords if name != NEUTRAL) for point in study.all_points
@@ -223,7 +220,7 @@ def _check_matrix(field: str, matrix: str, study: Study) -> None:
         )
 
 
-def _check_class_blocks(field: str, table: Table, study: Study) -> None:
+def _check_class_blocks(field: str, table: Table, study: StudyBase) -> None:
     """Refuse classes as blocks where a study has blocks already, or a number of seeds by result."""
     if table.blocks is None:
         return
@@ -243,7 +240,7 @@ def _check_class_blocks(field: str, table: Table, study: Study) -> None:
         )
 
 
-def _check_baseline(field: str, table: Table, study: Study) -> None:
+def _check_baseline(field: str, table: Table, study: StudyBase) -> None:
     """Check that a comparison's `baseline` is a cell, if results decide no names of its cells."""
     baseline, points = table.baseline, study.all_points
     if baseline is None or table.kind not in COMPARING or study.find_source_cell():
@@ -253,7 +250,7 @@ def _check_baseline(field: str, table: Table, study: Study) -> None:
         check_known(field, [name], [p.cell for p in points], f"the cell of {table.study}")
 
 
-def _check_gains(field: str, table: Table, study: Study) -> None:
+def _check_gains(field: str, table: Table, study: StudyBase) -> None:
     """Check that each printed gain belongs to a row of the table and stands in its paper."""
     names = [
         str(name)
@@ -268,7 +265,7 @@ def _check_gains(field: str, table: Table, study: Study) -> None:
             raise ConfigError(f"{field}.{name}", str(error).removesuffix(".")) from None
 
 
-def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str) -> None:
+def _check_reported(recipe: Recipe, studies: Mapping[str, StudyBase], objective: str) -> None:
     """Check that studies evaluate the metrics and splits that the report shows."""
     unchecked = {  # figures of other packages check their own metrics
         f"report.figures.{i}.metric"
@@ -289,7 +286,7 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, Study], objective: str
                 )
 
 
-def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) -> None:
+def _check_figure(field: str, at: str, figure: Figure, name: str, study: StudyBase) -> None:
     """Check that a figure can show a study, and that the study varies the factors of the figure.
 
     `field` is the path of the figure in the spec, `at` that of the study's name below it.
@@ -327,7 +324,7 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: Study) 
         _refuse_design(where, name, study, wanted, instead)
 
 
-def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: str) -> None:
+def _refuse_design(field: str, name: str, study: StudyBase, wanted: str, instead: str) -> None:
     """Raise the error for a figure that cannot show a study; `instead` names what can show it."""
     raise ConfigError(
         field,
@@ -336,7 +333,7 @@ def _refuse_design(field: str, name: str, study: Study, wanted: str, instead: st
     )
 
 
-def _list_factor_levels(study: Study) -> dict[str, set[str]]:
+def _list_factor_levels(study: StudyBase) -> dict[str, set[str]]:
     """Map each factor of a study that lists its cells to the factor's levels, as text."""
     levels: dict[str, set[str]] = {}
     for point in study.all_points:
@@ -374,7 +371,7 @@ def _check_curves(recipe: Recipe) -> None:
             )
 
 
-def _check_metric(field: str, metric: str, name: str, study: Study) -> None:
+def _check_metric(field: str, metric: str, name: str, study: StudyBase) -> None:
     """Check that a study's trials can have a metric; if not, the error says how to get it."""
     split, last = MetricName.parse(metric)
     if metric in REPORTED or (split in SPLITS and last in study.metrics):

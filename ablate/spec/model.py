@@ -1,4 +1,4 @@
-"""The model of a sweep's YAML, and the lines where its parts were read.
+"""The model of a sweep's YAML, its JSON Schema, and the lines where its parts were read.
 
 The layers of a cell's configuration, of which later ones win, are: defaults, `trial`,
 `datasets.<chosen>`, the study's `trial`, values taken from other studies (`around`), a variant's
@@ -6,19 +6,31 @@ The layers of a cell's configuration, of which later ones win, are: defaults, `t
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from ablate.designs.parts import Seeds, SpecPart, check_seeds
-from ablate.designs.study import Study
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.parts import Seeds, SpecPart, check_seeds, expand_seeds
+from ablate.samplers.space import Axis
 from ablate.spec.checks import METRICS, check_compared
-from ablate.spec.equal_budget import Fair
+from ablate.spec.expansion import DEFAULT
 from reports.recipe import Recipe
+from trainables.config.registry import build_choice_annotation
 from trainables.words.errors import ConfigError
-from trainables.words.messages import describe_unknown_metric, format_value
+from trainables.words.messages import describe_unknown_metric, format_value, join_words
+
+if TYPE_CHECKING:
+    Study = StudyBase
+else:
+    Study = build_choice_annotation(DESIGNS, "design")  # of this and other packages
 
 SMALLEST = 0.01  # smallest share of a core or GPU, since no machine runs more than 100 trials
+SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
+FOR_MEANING = (
+    "factors of the spec, or levels by factor: the study is made for each combination of these "
+    "(`ablate/spec/expansion.py`)."
+)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -53,6 +65,82 @@ class Resources(SpecPart):
         return value
 
 
+class Also(SpecPart):
+    """Additional axes for the rows of certain methods, losses and comparisons.
+
+    methods: names of the methods. Default: all.
+    losses: names of the losses. Default: all.
+    studies: names of comparisons in `fair.of`. Default: all.
+    space: axes by path; a later axis of the same path wins.
+    """
+
+    methods: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    studies: tuple[str, ...] | None = Field(None, min_length=1)
+    space: dict[str, Axis] = Field(min_length=1)
+
+
+class Fair(SpecPart):
+    """The comparisons that get a fair twin, and what is tuned for each row.
+
+    of: comparisons of `variants` that are not centred on other studies.
+    trials: number of proposals of each row's search.
+    finalists: number of proposals ranked on two fresh seeds; fewer than `trials`.
+    seeds: seeds of the comparison; not 100 to 102, which search and rank.
+    metric: metric that selects on held-out classes, without its split. The first objective of a
+        comparison replaces it.
+    trial: settings of all rows.
+    overrides: settings of the rows of one comparison, by its name, for example smaller batches if
+        fewer classes remain.
+    space: axes of all rows, by path.
+    also: additional axes of some rows.
+    """
+
+    of: tuple[str, ...] = Field(min_length=1)
+    trials: int = Field(ge=1)
+    finalists: int = Field(4, ge=1)
+    seeds: Seeds = 5
+    metric: str = "recall_at_1"
+    trial: dict[str, Any] = Field(default_factory=lambda: {"data.split.protocol": "held_out"})
+    overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    space: dict[str, Axis] = Field(default_factory=dict)
+    also: tuple[Also, ...] = ()
+
+    @field_validator("seeds")
+    @classmethod
+    def check_seeds(cls, value: Seeds) -> Seeds:
+        """Refuse seeds with which the rows are searched and their finalists are ranked."""
+        check_seeds(value)
+        if used := {*SEARCHED, *RANKED} & {*expand_seeds(value)}:
+            raise ConfigError(
+                "seeds", f"the seeds {join_words(sorted(used))} tune the rows", "Choose other seeds"
+            )
+        return value
+
+    @field_validator("metric")
+    @classmethod
+    def check_metric(cls, value: str) -> str:
+        """Refuse a metric that is written with a split."""
+        if "/" in value:
+            name = value.rpartition("/")[2]
+            raise ConfigError("metric", "the split is always val", f"Write {name!r}")
+        return value
+
+    @model_validator(mode="after")
+    def check_possible(self) -> "Fair":
+        """Refuse overrides of unknown comparisons, and too many finalists for the searches."""
+        if unknown := [name for name in self.overrides if name not in self.of]:
+            raise ConfigError("overrides", f"`fair.of` lacks {join_words(unknown)}", "Add the name")
+        if self.finalists >= self.trials:
+            raise ConfigError(
+                "finalists",
+                f"finalists ({self.finalists}) must be fewer than trials ({self.trials}), since "
+                "some rows rank one finalist more",
+                "Lower the number",
+            )
+        return self
+
+
 class Spec(SpecPart):
     """A sweep.
 
@@ -68,12 +156,12 @@ class Spec(SpecPart):
     datasets: settings for each data set, used with `--dataset NAME`.
     factors: levels by factor, each a part of a study. A study with `for: [FACTOR, …]` is written
         once and made for each combination of levels; a comparison crosses them by
-        `cross: [FACTOR, …]` (`ablate/spec/templates.py`).
+        `cross: [FACTOR, …]` (`ablate/spec/expansion.py`).
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
     fair: comparisons that get a second version in which every row is tuned with the same budget.
     searches: how often the whole tuning of the comparisons runs, each time with other search seeds.
         Tables average over the searches, and their intervals contain the searches' scatter
-        (`ablate/spec/searches.py`).
+        (`ablate/spec/added_studies.py`).
     """
 
     name: str = Field(pattern=NAME, max_length=100)
@@ -162,3 +250,58 @@ class LoadedSpec:
     source: Source
     order: tuple[str, ...]
     origins: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+
+
+def build_json_schema() -> dict[str, Any]:
+    """Build the JSON Schema of a spec file, with all registered methods and losses.
+
+    Partial trials have the schema of TrialConfig; any dotted key is accepted, since a schema cannot
+    list them all.
+    """
+    from trainables.trial import TrialConfig  # imports torch
+
+    # add the schema of a trial, with dotted keys
+    schema = Spec.model_json_schema(by_alias=True)
+    trial = TrialConfig.model_json_schema(by_alias=True)
+    schema["$defs"] |= trial.pop("$defs", {}) | {"TrialConfig": trial}
+    for definition in schema["$defs"].values():
+        if "properties" in definition and definition.get("additionalProperties") is False:
+            definition["patternProperties"] = {r"^[a-z_0-9]+(\.[a-z_0-9]+)+$": {}}
+    partial = {"$ref": "#/$defs/TrialConfig"}
+    schema["properties"]["trial"] = partial
+    schema["properties"]["datasets"] = {"type": "object", "additionalProperties": partial}
+    # accept `default` in place of axes
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if properties.get("design", {}).get("const") == "search":
+            axes = properties["space"]
+            one_axis = {"anyOf": [axes["additionalProperties"], {"const": DEFAULT}]}
+            axes["additionalProperties"] = one_axis
+            axis_map = {key: axes.pop(key) for key in ("type", "additionalProperties")}
+            axes["anyOf"] = [{"const": DEFAULT}, axis_map]
+    # accept `for` in studies, and names of factors in `cross`
+    names = {"type": "array", "items": {"type": "string"}}
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if "design" in properties:
+            properties["for"] = {"description": FOR_MEANING, "anyOf": [names, {"type": "object"}]}
+        if "cross" in properties:
+            properties["cross"] = {"anyOf": [names, properties["cross"]]}
+    # accept a single item in place of a list with one item
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if "around" not in properties:
+            continue
+        properties["trial"] = partial
+        around = properties["around"]
+        several = {"type": "array", "items": {"$ref": "#/$defs/Around"}}
+        around["anyOf"] = [around.pop("items"), several]
+        around.pop("type", None)
+    files = {"type": "array", "items": {"type": "string"}}
+    schema["properties"]["extends"] = {"anyOf": [{"type": "string"}, files]}
+    sources = schema["$defs"]["Recipe"]["properties"]["sources"]
+    sources["anyOf"] = [{"type": "string"}, {"type": "array", "items": sources.pop("items")}]
+    del sources["type"]
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "ablate sweep"
+    return schema

@@ -11,16 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ablate.designs.base import StudyBase
 from ablate.designs.layers import overlay_mappings
-from ablate.designs.study import Study
+from ablate.spec.added_studies import (
+    add_equal_budget_studies,
+    add_same_rates_studies,
+    add_search_copies,
+    check_copies,
+)
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
-from ablate.spec.default_space import expand_default_spaces
-from ablate.spec.equal_budget import add_equal_budget_studies
+from ablate.spec.expansion import expand_default_spaces, expand_templates
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.recipes import locate_spec
-from ablate.spec.same_rates import add_same_rates_studies
-from ablate.spec.searches import add_search_copies, check_copies
-from ablate.spec.templates import expand_templates
 from ablate.spec.validation import explain_validation_error
 from ablate.spec.yaml_loader import load_yaml
 from trainables.words.errors import ConfigError
@@ -193,7 +195,7 @@ def _validate(data: dict[str, Any], context: Mapping[str, Any]) -> Spec:
         raise explain_validation_error(error, Spec, data)[1] from None
 
 
-def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
+def _check_study(field: str, name: str, studies: Mapping[str, StudyBase]) -> None:
     if name not in studies:
         names = join_words([*studies][:SHOWN]) + (", …" if len(studies) > SHOWN else "")
         raise ConfigError(
@@ -203,7 +205,7 @@ def _check_study(field: str, name: str, studies: Mapping[str, Study]) -> None:
         )
 
 
-def _order_studies(studies: Mapping[str, Study]) -> tuple[str, ...]:
+def _order_studies(studies: Mapping[str, StudyBase]) -> tuple[str, ...]:
     """Sort the studies so that each follows the studies it builds on, otherwise as written."""
     graph = {name: study.find_base_studies() for name, study in studies.items()}
     for name, bases in graph.items():

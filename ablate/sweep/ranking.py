@@ -7,7 +7,7 @@ from typing import Any
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Around, FactorLevels, Point
 from ablate.designs.promote import to_promoted_point
 from ablate.ledger.results import read_values
-from ablate.plan import neutral
+from ablate.plan.inheritance import get_neutral_options, is_neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
 from reports.best import average_values, rank_cells
@@ -111,7 +111,7 @@ class Ranking:
         elif cell.cell == NEUTRAL:
             levels = NEUTRAL_POINT.levels
         if levels == NEUTRAL_POINT.levels:
-            options = neutral.get_neutral_options(cell.config["method"]["name"])
+            options = get_neutral_options(cell.config["method"]["name"])
             paths.update(dict.fromkeys(f"method.{option}" for option in options))
         # add the inherited paths, and read all values from the cell's configuration
         for values in self._inherited.get((name, levels)) or ():
@@ -135,7 +135,7 @@ class Ranking:
         # pick the cell of the wanted rank
         ranking = self.rank_study(around.best_of)
         if around.neutral is False:  # only cells with the method switched on count
-            ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
+            ranking = [best for best in ranking if not is_neutral(best.cell.config)]
         if len(ranking) < around.rank:
             self._block_study(name, around, len(ranking))
             return None

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import ENSEMBLE, StudyBase
 from ablate.designs.layers import find_origin
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
-from ablate.designs.study import Study
 from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
@@ -122,7 +121,7 @@ def _build_use(
     )
 
 
-def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]:
+def _list_undecided_points(study: StudyBase, listed: set[int]) -> list[Point | None]:
     """Return one point outside `listed` for each choice of inputs; for a search, [None]."""
     if not study.is_fixed:
         return [None]
@@ -136,7 +135,9 @@ def _list_undecided_points(study: Study, listed: set[int]) -> list[Point | None]
     return list(points.values())
 
 
-def _list_undecided_paths(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
+def _list_undecided_paths(
+    studies: Mapping[str, StudyBase], name: str, point: Point | None
+) -> set[str]:
     """Return the paths whose values proposals or other studies' results decide for a point."""
     study, inherited = studies[name], list_inherited_paths(studies, name)
     if study.is_fixed:

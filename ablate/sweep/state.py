@@ -10,7 +10,7 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.facts import Facts
 from ablate.ledger.limits import Limits
 from ablate.plan.plan import Cell, Plan
-from ablate.samplers.history import ObservedTrial
+from ablate.samplers.sampling import ObservedTrial
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.request import Fold, Job

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.designs.search import Search
-from ablate.samplers import branches
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import propose
-from ablate.samplers.space import Axis
+from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.samplers.space import Axis, drop_inactive
 from trainables.words.canonical import to_canonical_json
 from trainables.words.errors import ConfigError
 
@@ -71,7 +69,7 @@ def _check_params(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
 
     An axis is active unless its `when` does not hold.
     """
-    active = branches.drop_inactive(dict(space), {path: params.get(path) for path in space})
+    active = drop_inactive(dict(space), {path: params.get(path) for path in space})
     assert list(params) == list(active), f"{list(params)} are not the axes {list(active)}"
     for path, value in params.items():
         axis = space[path]

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
-from ablate.storage.store import ENV, expand_variable
+from ablate.storage import ENV, expand_variable
 from reports.store import QUIET
 from trainables.words.errors import ConfigError
 from trainables.words.secrets import has_secret, redact_text, redact_uri

@@ -21,8 +21,8 @@ from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials
 from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.sqlite_files import fold_journal
 from ablate.tracking import payload
-from ablate.tracking.base import EndStatus, Tracker, extract_first_line
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
+from ablate.tracking.tracker import EndStatus, Tracker, extract_first_line
 from reports.frame import list_objectives
 from reports.store import search_runs
 from trainables.machine.processes import host_name

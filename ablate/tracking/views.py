@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ablate.ledger.records import Records
-from ablate.storage.checkpoints import fetch_weights
+from ablate.storage import fetch_weights
 from ablate.tracking.store import Store, build_client_uri
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame

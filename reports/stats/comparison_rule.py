@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from reports.kinds import load_kind
+from reports.kinds import RULES
 from reports.stats.blocks import LEVEL, Blocks, find_originals
 from reports.stats.paired import Difference
 
@@ -119,7 +119,7 @@ class ComparisonRule(ABC):
 
 def load_rule(name: str) -> ComparisonRule:
     """Return the rule of this name, of this package or of an installed one."""
-    rule: ComparisonRule = load_kind("rules", name)()
+    rule: ComparisonRule = RULES[name]()
     return rule
 
 

@@ -7,7 +7,7 @@ no table shows them.
 from dataclasses import replace
 
 from reports.frame import DataFrame, Frame
-from reports.kinds import load_kind
+from reports.kinds import TABLES
 from reports.recipe import Recipe, Table
 from reports.tables.comparison import put_primary_first
 from reports.tables.labels import to_slug
@@ -39,7 +39,7 @@ def build_table(frame: Frame, recipe: Table) -> AnyTable:
         )
     is_complete = shown == recipe.metrics
     recipe = recipe if is_complete else recipe.model_copy(update={"metrics": shown})
-    table: AnyTable = load_kind("tables", recipe.kind)(frame, recipe, cells)
+    table: AnyTable = TABLES[recipe.kind](frame, recipe, cells)
     return table if is_complete else replace(table, notes=(*table.notes, note))
 
 

@@ -13,9 +13,9 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.results import build_result_rows
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
-from ablate.sweep.queue import JobSettings
+from ablate.sweep.trial_queue import JobSettings
 from trainables.core.runtime import Runtime
 from trainables.jobs.attempt import Attempt
 
@@ -25,7 +25,7 @@ RUNNER = "tests.ablate.synthetic:run_job"
 
 def dispatch(
     plan: Plan, folder: Path, *, sources: bool = False, runner: str = RUNNER, **more: Any
-) -> JobScheduler:
+) -> JobQueue:
     ledger = Ledger(folder / "ledger.sqlite")
     retry, force = bool(more.get("retry_failed")), bool(more.get("force"))
     settings = JobSettings(folder / "trials", Runtime("cpu", 1, folder), runner)
@@ -33,7 +33,7 @@ def dispatch(
     facts = Facts(
         ledger, None, retry_failed=retry, force=force, sources=Sources(ledger) if sources else None
     )
-    return JobScheduler(
+    return JobQueue(
         Progression(plan, facts, record=True),
         ledger,
         Owner.from_this_process(),
@@ -43,7 +43,7 @@ def dispatch(
     )
 
 
-def drain(scheduler: JobScheduler, at_once: int = 1, choose: Choose = min) -> list[str]:
+def drain(scheduler: JobQueue, at_once: int = 1, choose: Choose = min) -> list[str]:
     """Run everything here; `choose` picks which of the running trials ends next."""
     order = []
     while not scheduler.is_exhausted:
@@ -54,14 +54,14 @@ def drain(scheduler: JobScheduler, at_once: int = 1, choose: Choose = min) -> li
     return order
 
 
-def run(plan: Plan, folder: Path, **more: Any) -> JobScheduler:
+def run(plan: Plan, folder: Path, **more: Any) -> JobQueue:
     """A whole sweep; more: of `drain`."""
     scheduler = dispatch(plan, folder)
     drain(scheduler, **more)
     return scheduler
 
 
-def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobScheduler, int]:
+def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobQueue, int]:
     """The sweep, stopped and begun again until it is done, and how many trials it trained. Each
     time a few trials are started, and some of them end."""
     draw, trained = random.Random(seed), 0
@@ -76,7 +76,7 @@ def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobScheduler, in
     return scheduler, trained
 
 
-def table(scheduler: JobScheduler) -> list[dict[str, Any]]:
+def table(scheduler: JobQueue) -> list[dict[str, Any]]:
     return build_result_rows(scheduler.ledger, scheduler.sweep_id)
 
 

@@ -40,7 +40,7 @@ from ablate.designs.base import list_upstream_studies
 from ablate.designs.parts import Point, expand_seeds
 from ablate.ledger.facts import Fact, Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan.neutral import is_neutral
+from ablate.plan.inheritance import is_neutral
 from ablate.plan.plan import Cell, Overrides, Plan
 from ablate.samplers.space import Axis
 from ablate.spec.model import LoadedSpec

@@ -9,13 +9,13 @@ from typing import Any
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate.driven import dispatch
 from tests.trainables import core_trials
 from trainables.data.dataset import fingerprint
 
 
-def real(folder: Path, **study: Any) -> JobScheduler:
+def real(folder: Path, **study: Any) -> JobQueue:
     """A study of two rates at one seed, two epochs each, of the images in `folder`/images."""
     trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
     rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, **study}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.engine.ray.session import check_folders
+from ablate.backends.ray.session import check_folders
 from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Stands in for `ablate.engine.ray.process`, without Ray: says what that one says, and fails as
+"""Stands in for `ablate.backends.ray.process`, without Ray: says what that one says, and fails as
 told.
 
 The environment variable LIVES has one word for each of its lives, in order:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ablate import api
-from ablate.spec.templates import expand_templates
+from ablate.spec.expansion import expand_templates
 from ablate.spec.yaml_loader import load_yaml
 
 SPEC = Path(__file__).parents[2] / "search_spaces/comparisons/heads.yaml"

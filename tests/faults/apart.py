@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from ablate.storage.store import Storage
+from ablate.plugins.storage import Storage
 from tests.faults.nodes import Nodes, nodes
 from tests.faults.polling import wait_until
 from tests.s3 import server

@@ -18,11 +18,11 @@ from typing import Any
 import psutil
 
 from ablate import api
+from ablate.backends.ray.supervisor import RayStartError
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
-from ablate.engine.ray.supervisor import RayStartError
 from ablate.ledger.schema import LedgerError
-from ablate.storage import ledger_backup
+from ablate.plugins import storage as ledger_backup
 from tests.faults.sweeps import Sweep
 from trainables.words.errors import ConfigError
 

@@ -185,7 +185,7 @@ def main(given: dict[str, Any]) -> int:
     from ablate import api
     from ablate.cli.run import describe_ending
     from ablate.engine.driver import run_plan
-    from ablate.storage import ledger_backup
+    from ablate.plugins import storage as ledger_backup
 
     ledger_backup.COPY_SECONDS = 1.0
     spec = given.pop("spec")

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.owner import Owner
-from ablate.storage import ledger_backup as copies_of_ledgers
-from ablate.storage.ledger_backup import LEDGER, LedgerBackup
-from ablate.storage.store import Storage
+from ablate.plugins import storage as copies_of_ledgers
+from ablate.plugins.storage import LEDGER, LedgerBackup, Storage
 from tests.faults.polling import wait_until
 from tests.needs import needed
 from tests.s3 import CREDENTIALS, server
@@ -27,8 +26,8 @@ from dataclasses import replace
 from pathlib import Path
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.storage.ledger_backup import LedgerBackup
-from ablate.storage.store import Storage
+from ablate.plugins.storage import LedgerBackup
+from ablate.plugins.storage import Storage
 
 path = Path(sys.argv[2])
 owner = replace(Owner.from_this_process(), host="another-host")

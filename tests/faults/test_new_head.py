@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ablate.storage.ledger_backup import LEDGER
-from ablate.storage.store import Storage
+from ablate.plugins.storage import LEDGER, Storage
 from tests.faults.conftest import sweep, whole
 from tests.faults.polling import wait_until
 from tests.faults.sweeps import Sweep, assert_whole

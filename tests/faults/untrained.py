@@ -14,9 +14,9 @@ from dataclasses import replace
 from unittest import mock
 
 from ablate.api import Options
+from ablate.backends.ray import supervisor
 from ablate.cli.main import main
 from ablate.cli.options import build_options
-from ablate.engine.ray import supervisor
 from tests.scale.drive import SLOTS
 
 

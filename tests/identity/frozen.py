@@ -26,7 +26,7 @@ from ablate.designs.parts import Point
 from ablate.designs.search import Search
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
-from ablate.samplers import branches
+from ablate.samplers.space import drop_inactive
 from ablate.spec.read import read_spec
 from trainables.core import identity
 from trainables.data.cache import locate_default_cache
@@ -83,8 +83,8 @@ def points(plan: Plan, name: str) -> list[Point]:
     if not isinstance(study, Search):
         return list(study.all_points)
     ends = {path: axis.list_ends() for path, axis in study.space.items()}
-    lower = branches.drop_inactive(study.space, {path: values[0] for path, values in ends.items()})
-    upper = branches.drop_inactive(study.space, {path: values[-1] for path, values in ends.items()})
+    lower = drop_inactive(study.space, {path: values[0] for path, values in ends.items()})
+    upper = drop_inactive(study.space, {path: values[-1] for path, values in ends.items()})
     return [Point("lower", lower, lower, "space"), Point("upper", upper, upper, "space")]
 
 

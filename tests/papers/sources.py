@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
-from ablate.spec.equal_budget import ENDING as ENDING_FAIR
+from ablate.spec.added_studies import FAIR as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from reports.recipe import SourceBlock

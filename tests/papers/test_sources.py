@@ -9,7 +9,7 @@ import pytest
 from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
 from ablate.plan import warnings as advice
-from ablate.spec.equal_budget import ENDING as FAIR
+from ablate.spec.added_studies import FAIR
 from reports.published.papers import load_published_table
 from tests.papers import sources
 from tests.papers.sources import ENDING, FOLDER

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.figures.figure import FigureKind
 from reports.frame import TRIAL_KEYS, Frame, Parent
-from reports.kinds import load_kind
+from reports.kinds import FIGURES
 
 METRIC = "val/map_at_r"
 
@@ -91,6 +91,6 @@ def divide(found: Frame, splits: int) -> Frame:
 
 def drawer(kind: str) -> FigureKind:
     """Return what draws a kind of figure."""
-    figure = load_kind("figures", kind)
+    figure = FIGURES[kind]
     assert isinstance(figure, FigureKind)
     return figure

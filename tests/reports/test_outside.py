@@ -39,8 +39,8 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import torch
-from ablate.spec.json_schema import build_json_schema
-from reports.kinds import load_kind
+from ablate.spec.model import build_json_schema
+from reports.kinds import FIGURES
 from reports.recipe import Figure, Table
 from reports.tables.build import build_table
 from reports.pages import csv_table, latex, markup
@@ -59,7 +59,7 @@ for name, report in faults.items():
         refused[name] = str(error)
 frame = made.frame("grid", [{"x": 1}, {"x": 2}], lambda at, seed: at["x"] + seed / 10)
 table = build_table(frame, Table(kind="seed_range", study="s"))
-figure = load_kind("figures", "dots")(frame, Figure(kind="dots", studies=("s",), title="Dots"))
+figure = FIGURES["dots"](frame, Figure(kind="dots", studies=("s",), title="Dots"))
 rows = torch.tensor([[1.0, 0], [0.6, 0.8], [-1, 0], [-1, 0]])
 metrics = ["farthest", "recall_at_1"]
 print(json.dumps({

@@ -27,8 +27,8 @@ from unittest import mock
 import psutil
 
 from ablate.api import prepare
+from ablate.backends.ray import supervisor
 from ablate.engine.driver import run_plan
-from ablate.engine.ray import supervisor
 from ablate.ledger.ledger import Ledger
 from tests.benchmarks.bench_sweep import spec, untrained
 
@@ -82,15 +82,24 @@ class Meter:
 def metered(meter: Meter, command: tuple[str, ...]) -> Iterator[None]:
     """The driver with its messages timed, and `command` for the process that has Ray."""
     answer = supervisor.Supervisor._answer_message
+    record = supervisor.Supervisor.record_events
 
-    def timed(self: Any, message: Any, process: Any) -> None:
+    def answer_timed(self: Any, message: Any, process: Any) -> Any:
         began = time.thread_time()
-        answer(self, message, process)
-        is_final = message["do"] == "record" and '"event": "final"' in message["events"]
-        meter.add("final" if is_final else message["do"], time.thread_time() - began)
+        events = answer(self, message, process)
+        if events is None:
+            meter.add(message["do"], time.thread_time() - began)
+        return events
+
+    def record_timed(self: Any, trial_id: str, events: Any) -> None:
+        began = time.thread_time()
+        record(self, trial_id, events)
+        is_final = events[-1]["event"] == "final"
+        meter.add("final" if is_final else "record", time.thread_time() - began)
 
     with (
-        mock.patch.object(supervisor.Supervisor, "_answer_message", timed),
+        mock.patch.object(supervisor.Supervisor, "_answer_message", answer_timed),
+        mock.patch.object(supervisor.Supervisor, "record_events", record_timed),
         mock.patch.object(supervisor, "COMMAND", command),
     ):
         yield

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from trainables.config.registry import Registry
+from trainables.words.registry import Registry
 
 Triple = tuple[float, float, float]
 BACKBONES: "Registry[type[OwnModel]]" = Registry(

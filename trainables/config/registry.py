@@ -16,14 +16,10 @@ Packages outside this one join through the entry-point group `ablate.<registry n
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache, reduce
-from importlib import import_module
-from importlib.metadata import entry_points
+from collections.abc import Mapping
+from functools import reduce
 from operator import or_
-from pkgutil import iter_modules
-from types import ModuleType
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -37,8 +33,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from trainables.words.errors import ConfigError
-
-T = TypeVar("T")
+from trainables.words.registry import Registry
 
 
 class Strict(BaseModel):
@@ -94,112 +89,6 @@ class NamedConfig(ComponentConfig):
     """Base of a component's configuration, which `name` identifies in its registry."""
 
     name: str
-
-
-class Registry(Generic[T]):
-    """Map names to components, loaded on first use from `modules` and entry points.
-
-    All modules of a package are loaded, so adding a component takes only a new file. An entry point
-    of `ablate.<name>` is a module that calls `register`, or an object that `adapt` converts.
-
-    Args:
-        name: name of the registry.
-        modules: modules and packages with the registry's own components.
-        adapt: converts (name of an entry point, its object) to a component.
-    """
-
-    def __init__(
-        self, name: str, *modules: str, adapt: Callable[[str, Any], T] | None = None
-    ) -> None:
-        self.name, self.adapt = name, adapt
-        self._modules = modules
-        self._components: dict[str, T] = {}
-        self._loaded = False
-
-    def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that registers a component as `name`, unless the name is taken."""
-
-        def add(component: T) -> T:
-            """Register and return a component; refuse a taken name, and an incomplete class."""
-            other = self._components.get(name)  # may be the same component, loaded before
-            if other is not None and _find_origin(other) != _find_origin(component):
-                raise ConfigError(
-                    f"{self.name}.{name}",
-                    f"{name!r} is registered twice, by {other.__module__} and "
-                    f"{component.__module__}",
-                    "Rename one of the two",
-                )
-            for attribute in getattr(component, "REQUIRED", ()):
-                if not hasattr(component, attribute):
-                    raise ConfigError(
-                        ".".join(_find_origin(component)),
-                        f"{self.name}.{name} lacks {attribute}",
-                        f"Add {attribute} to the class",
-                    )
-            fields = getattr(getattr(component, "Config", None), "model_fields", {})
-            names = get_args(fields["name"].annotation) if "name" in fields else ()
-            if names and name not in names:
-                raise ConfigError(
-                    ".".join(_find_origin(component)),
-                    f"{self.name}.{name} has a Config whose `name` is {names[0]!r}",
-                    f'Write `name: Literal["{name}"] = "{name}"`',
-                )
-            self._components[name] = component
-            return component
-
-        return add
-
-    def load(self) -> None:
-        """Import all modules and entry points that register components, on the first call only."""
-        if self._loaded:
-            return
-        self._loaded = True
-        for name in self._modules:
-            package = import_module(name)
-            for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
-                import_module(f"{name}.{module}")
-        entries = load_entry_points().select(group=f"ablate.{self.name}")
-        for entry in sorted(entries, key=lambda entry: str(entry.name)):
-            target = entry.load()
-            # a module that registers components when it is imported needs no adaptation
-            has_registered = isinstance(target, ModuleType) and any(
-                f"{component.__module__}.".startswith(f"{target.__name__}.")
-                for component in self._components.values()
-            )
-            if self.adapt is not None and not has_registered:
-                self.register(entry.name)(self.adapt(entry.name, target))
-
-    def __getitem__(self, name: str) -> T:
-        self.load()
-        return self._components[name]
-
-    def get(self, name: str) -> T | None:
-        """Return a component, or None if the name is unknown."""
-        self.load()
-        return self._components.get(name)
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over names: first components of `_modules`, in that order, then others sorted."""
-        self.load()
-        module_of = {name: component.__module__ for name, component in self._components.items()}
-        first = [name for name, module in module_of.items() if module in self._modules]
-        first.sort(key=lambda name: self._modules.index(module_of[name]))
-        return iter([*first, *sorted(module_of.keys() - set(first))])
-
-    def __contains__(self, name: object) -> bool:
-        self.load()
-        return name in self._components
-
-
-def _find_origin(component: Any) -> tuple[str, str]:
-    """Return a component's module and name, which are equal if it is loaded twice."""
-    return component.__module__, getattr(component, "__qualname__", "")
-
-
-@cache
-def load_entry_points() -> Any:
-    """Return the entry points of all packages, cached because reading them takes 20 ms."""
-    return entry_points()
 
 
 def build_choice_annotation(registry: Registry[Any], tag: str) -> Any:

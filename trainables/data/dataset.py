@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from trainables.config.images import DataConfig
-from trainables.config.registry import Registry
 from trainables.data.archives import About, Count
 from trainables.data.decode import Box, ImageSource
 from trainables.data.images import Images
 from trainables.words.errors import ConfigError
+from trainables.words.registry import Registry
 
 DATASETS: "Registry[type[DataSource]]" = Registry(
     "data", "trainables.data.sets.embedded", "trainables.data.sets"

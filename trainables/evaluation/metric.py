@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
-from trainables.config.registry import Registry
 from trainables.words.errors import ConfigError
 from trainables.words.metrics import find_metric
+from trainables.words.registry import Registry
 
 Reads = Literal["places", "clusters", "rows", "logits"]
 Unit = Literal["%", ""]

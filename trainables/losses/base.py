@@ -16,8 +16,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from trainables.config.optimization import Role
-from trainables.config.registry import ComponentConfig, NamedConfig, Registry
+from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.streams import seed_global_generator
+from trainables.words.registry import Registry
 
 if TYPE_CHECKING:
     from trainables.config import sections

@@ -33,10 +33,11 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
-from trainables.config.registry import ComponentConfig, NamedConfig, Registry, store_as_none
+from trainables.config.registry import ComponentConfig, NamedConfig, store_as_none
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, Trial, make_pairs
 from trainables.methods.head import Principal, find_principal_start
+from trainables.words.registry import Registry
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig

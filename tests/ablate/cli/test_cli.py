@@ -13,14 +13,13 @@ import pytest
 import torch
 
 import ablate
+from ablate.backends.this_process import run_cell
 from ablate.cli import upkeep
 from ablate.cli.main import COMMANDS, build_parser, main
 from ablate.cli.options import parse_duration, parse_seeds, parse_settings
-from ablate.engine import driver
-from ablate.engine.foreground import run_cell
+from ablate.engine import driver, resources
 from ablate.engine.progress import ProgressDisplay, build_study_rows
-from ablate.engine.ray import resources
-from ablate.engine.ray.resources import (
+from ablate.engine.resources import (
     Request,
     check_nodes,
     count_fitting,
@@ -300,7 +299,7 @@ def test_every_command_has_its_module() -> None:
     parser = build_parser()
     (menu,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     commands = {name: command.get_default("run") for name, command in menu.choices.items()}
-    assert commands.keys() == COMMANDS.keys()
+    assert list(commands) == list(COMMANDS)
     assert sorted(run.__name__ for run in commands.values()) == sorted(runs)
     words = ["best", "--out", "x"]
     assert build_parser(["best"]).parse_args(words).out == "x"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ablate.backends.ray import supervisor
 from ablate.cli.main import main
-from ablate.engine.ray import supervisor
 from tests.ablate.specs import TINY
 
 

@@ -11,16 +11,17 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
-from ablate.storage.checkpoints import TrialCheckpoints, fetch_weights
-from ablate.storage.store import Storage
-from ablate.sweep.queue import JobSettings
+from ablate.plugins.checkpoints import TrialCheckpoints
+from ablate.plugins.storage import Storage
+from ablate.storage import fetch_weights
+from ablate.sweep.trial_queue import JobSettings
 from tests.ablate import specs
-from tests.ablate.batch.sweeps import synthetic_settings
+from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core.runtime import Runtime
 from trainables.core.trial_folder import locate_trial_folder
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.files import read_cells, write_cells
+from trainables.jobs.batch.trial_file import read_cells, write_cells
 from trainables.words.errors import ConfigError
 
 Captured = pytest.CaptureFixture[str]
@@ -146,7 +147,7 @@ def test_no_folder_of_a_name_that_is_none(tmp_path: Path, name: object) -> None:
 
 
 def test_a_file_of_cells_trains_in_its_own_folder(tmp_path: Path, victim: Path) -> None:
-    from ablate.batch import export_cells
+    from ablate.backends.batch_file import export_cells
 
     export_cells(specs.plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
     source, entries = read_cells(tmp_path / "cells.jsonl")

@@ -11,7 +11,7 @@ from filelock import FileLock
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table
 
@@ -20,7 +20,7 @@ WEIGHTS, STATE = 100_000, 400_000  # bytes
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> JobScheduler:
+def made(tmp_path: Path) -> JobQueue:
     """All is done; each trial has weights and a checkpoint."""
     done = dispatch(specs.plan(), tmp_path)
     drain(done)
@@ -44,7 +44,7 @@ def left(out: Path, name: str) -> set[str]:
     return {path.parent.name for path in (out / "trials").glob(f"*/{name}")}
 
 
-def best(made: JobScheduler) -> set[str]:
+def best(made: JobQueue) -> set[str]:
     """Of each study, by its mean over seeds."""
     rows: dict[str, dict[str, list[tuple[float, str]]]] = {}
     for row in table(made):
@@ -58,7 +58,7 @@ def best(made: JobScheduler) -> set[str]:
 
 
 def test_the_best_stay_and_nothing_goes_without_yes(
-    tmp_path: Path, made: JobScheduler, capsys: Captured
+    tmp_path: Path, made: JobQueue, capsys: Captured
 ) -> None:
     known = table(made)
     trials = {row["trial_id"] for row in known}
@@ -85,7 +85,7 @@ def test_the_best_stay_and_nothing_goes_without_yes(
 
 
 def test_a_link_in_place_of_the_trials_is_refused(
-    tmp_path: Path, made: JobScheduler, capsys: Captured
+    tmp_path: Path, made: JobQueue, capsys: Captured
 ) -> None:
     (tmp_path / "trials").rename(tmp_path / "elsewhere")
     (tmp_path / "trials").symlink_to(tmp_path / "elsewhere")

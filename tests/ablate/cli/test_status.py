@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from ablate.backends.ray import supervisor
 from ablate.cli.main import main
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import run_plan
 from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_drivers
 from ablate.engine.progress import NodeList, build_study_rows, list_running_trials
-from ablate.engine.ray import supervisor
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table
 
@@ -42,7 +42,7 @@ def command(out: Path, *words: str) -> int:
     return main([*words, "--out", str(out)])
 
 
-def presence(made: JobScheduler, out: Path, asked: threading.Event) -> DriverStatusFile:
+def presence(made: JobQueue, out: Path, asked: threading.Event) -> DriverStatusFile:
     """As a run that has not started Ray yet."""
     status = DriverStatusFile(out, made.owner, made.sweep_id, "small", asked.set)
     status.publish(build_study_rows(made, 1), trials=(), slots=None)

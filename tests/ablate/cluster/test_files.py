@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from ablate.engine.ray.resources import Request, check_nodes
+from ablate.engine.resources import Request, check_nodes
 from tests.ablate.cluster.files import BIN, FOLDER, ROOT, help_of, loaded, ray_schema, run_lines
 from trainables.words.errors import ConfigError
 

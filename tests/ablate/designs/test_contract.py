@@ -55,7 +55,7 @@ class Twice(Broken):
 def test_a_design_has_few_hooks() -> None:
     """What a class here defines of the base's is one of them."""
     texts = {name: str(value.__doc__) for name, value in vars(StudyBase).items()}
-    hooks = ["sampling", "references", "link", "points", "left_out", "notes"]
+    hooks = ["sampling", "references", "link", "points", "left_out", "build_identity", "notes"]
     classes = {cls for name in DESIGNS for cls in DESIGNS[name].__mro__ if cls is not StudyBase}
     overridden = {
         name

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from ablate.backends.this_process import find_cell
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import _build_outcome
-from ablate.engine.foreground import find_cell
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 
@@ -35,11 +35,11 @@ def promote(of: str = "low", **more: Any) -> dict[str, Any]:
     return {"design": "promote", "of": of, **more}
 
 
-def cells_of(made: JobScheduler, study: str) -> list[Any]:
+def cells_of(made: JobQueue, study: str) -> list[Any]:
     return made.progression.studies[study].cells
 
 
-def rates_of(made: JobScheduler, study: str) -> list[float]:
+def rates_of(made: JobQueue, study: str) -> list[float]:
     return [cell.config["optimizer"]["lr"] for cell in cells_of(made, study)]
 
 

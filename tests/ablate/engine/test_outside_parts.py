@@ -45,7 +45,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from ablate.plan.warnings import list_study_notes
-from ablate.spec.json_schema import build_json_schema
+from ablate.spec.model import build_json_schema
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.words.errors import ConfigError

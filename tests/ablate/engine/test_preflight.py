@@ -13,7 +13,7 @@ from ablate.cli.main import main
 from ablate.engine import preflight
 from ablate.engine.driver import run_plan
 from ablate.engine.preflight import check_data
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ablate.engine.driver import STOPPING, stop_on_signals
+from ablate.engine.driver_status import STOPPING, stop_on_signals
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 
 from ablate.engine import driver
 from ablate.engine.driver_status import DriverStatusFile
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.storage.ledger_backup import LEASE
+from ablate.plugins.storage import LEASE
 from trainables.words.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)
@@ -24,9 +24,9 @@ OTHER = Owner("another-host", 7, 1.0)
 def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     out, there = tmp_path / "runs", tmp_path / "there"
     settings = Settings(out=out, cache=tmp_path, request=Request(1, 0, "cpu"), storage=str(there))
-    copies = driver._open_ledger_backup(settings, Owner.from_this_process())
+    copies = driver._open_storage(settings, Owner.from_this_process())
     assert copies is not None
-    with Ledger(settings.ledger), copies:
+    with Ledger(settings.ledger) as ledger, copies.keep(ledger):
         pass
     word = json.loads((there / LEASE).read_text())
     word |= {"place": "elsewhere", "copy": word["copy"] + 1}
@@ -34,8 +34,8 @@ def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
     os.utime(there / LEASE, (time.time() - 1000,) * 2)
     with DriverStatusFile(out, OTHER, "0123", "name", lambda: None):
         with pytest.raises(ConfigError, match="process 7 on another-host uses"):
-            driver._open_ledger_backup(settings, Owner.from_this_process())
+            driver._open_storage(settings, Owner.from_this_process())
         assert not [*out.glob("*aside*")]
     with DriverStatusFile(out, Owner.from_this_process(), "0123", "name", lambda: None):
-        driver._open_ledger_backup(settings, Owner.from_this_process())
+        driver._open_storage(settings, Owner.from_this_process())
     assert len([*out.glob("*aside*")]) == 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ablate import api
-from ablate.engine.foreground import run_cell
+from ablate.backends.this_process import run_cell
 from ablate.ledger import ledger as ledger_module
 from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner

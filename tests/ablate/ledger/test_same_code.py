@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from ablate.batch import export_cells
+from ablate.backends.batch_file import export_cells
+from ablate.backends.this_process import run_cell
 from ablate.engine.driver import run_plan
-from ablate.engine.foreground import run_cell
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
-from tests.ablate.batch.sweeps import synthetic_settings
+from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
@@ -52,7 +52,7 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     return changed.__setitem__
 
 
-def made(folder: Path, **more: Any) -> JobScheduler:
+def made(folder: Path, **more: Any) -> JobQueue:
     """A sweep of two cells at two seeds, with sources."""
     return dispatch(specs.plan(specs.spec(studies=GRID)), folder, sources=True, **more)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ablate.samplers import branches
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
+from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling
+from ablate.samplers.space import drop_inactive
 from trainables.words.errors import ConfigError
 
 PRIMES = (2, 3, 5, 7)
@@ -28,7 +27,7 @@ class Halton(Sampler):
         drawn = {
             path: axis.value_at(inverse(len(earlier) + 1, base)) for (path, axis), base in axes
         }
-        return branches.drop_inactive(self.study.space, drawn)
+        return drop_inactive(self.study.space, drawn)
 
 
 def inverse(number: int, base: int) -> float:

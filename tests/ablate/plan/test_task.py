@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ablate.plan.neutral import get_neutral_options, inherits_neutral, is_neutral
+from ablate.plan.inheritance import get_neutral_options, inherits_neutral, is_neutral
 from tests.ablate import specs
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}

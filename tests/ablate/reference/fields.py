@@ -12,15 +12,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ablate.spec.json_schema import build_json_schema
-from ablate.spec.model import Spec
+from ablate.spec.model import Spec, build_json_schema
 from reports.kinds import FIGURES, find_figure_options
 from tests.ablate.reference.docstrings import meaning, models, prose, summary
 from tests.ablate.reference.markdown import cell, code, link, table
-from trainables.config.registry import Registry
 from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.words.registry import Registry
 
 Node = Mapping[str, Any]
 HEAD = ("field", "type", "bounds", "default", "meaning")

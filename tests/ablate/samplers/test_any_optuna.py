@@ -10,8 +10,7 @@ import optuna
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.history import ObservedTrial, draw_seed
-from ablate.samplers.sampling import propose
+from ablate.samplers.sampling import ObservedTrial, draw_seed, propose
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
 from tests.ablate.samplers.searches import NUMBERS, driven, study

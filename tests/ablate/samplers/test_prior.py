@@ -11,8 +11,7 @@ import pytest
 from scipy.stats import kstest, norm, truncnorm
 
 from ablate.designs.search import Search
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import SAMPLERS, propose
+from ablate.samplers.sampling import SAMPLERS, ObservedTrial, propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table

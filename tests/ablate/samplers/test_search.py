@@ -12,11 +12,10 @@ import pytest
 from cmaes import CMA
 from scipy.stats import qmc
 
-from ablate.samplers.cmaes import SIGMA
-from ablate.samplers.history import ObservedTrial, assign_generations, draw_seed
 from ablate.samplers.optuna_samplers import POPULATION
-from ablate.samplers.sampling import propose
+from ablate.samplers.sampling import ObservedTrial, assign_generations, draw_seed, propose
 from ablate.samplers.space import Axis
+from ablate.samplers.unit_cube import SIGMA
 from tests.ablate.samplers.searches import CUBE, NUMBERS, bowl, driven, study
 
 # --------------------------------------------------------------------------- axes

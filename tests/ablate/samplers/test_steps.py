@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import SAMPLERS, propose
+from ablate.samplers.sampling import SAMPLERS, ObservedTrial, propose
 from ablate.samplers.space import Axis
 from reports.stats.importance import compute_importances
 from reports.stats.levels import Levels

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ablate.schedulers.asha import Asha
 from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
-from ablate.schedulers.halving import Hyperband, SuccessiveHalving
-from ablate.schedulers.median import Median
+from ablate.schedulers.early_stopping import Asha, Hyperband, Median, SuccessiveHalving
 
 Curve = Callable[[int, int], float]  # (cell, epoch) → value
 

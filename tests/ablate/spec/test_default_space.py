@@ -8,7 +8,7 @@ import pytest
 
 from ablate.designs.search import Search
 from ablate.samplers.space import Axis
-from ablate.spec.default_space import list_section_axes
+from ablate.spec.expansion import list_section_axes
 from ablate.spec.read import read_spec
 from tests.ablate import specs
 from trainables.config.network import BackboneConfig

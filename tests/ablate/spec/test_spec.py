@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.spec.json_schema import build_json_schema
+from ablate.spec.model import build_json_schema
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan, spec
 from trainables.words.errors import ConfigError

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import propose
-from ablate.sweep.dispatch import JobScheduler
+from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.jobs.attempt import Attempt
@@ -31,7 +30,7 @@ def asynchronous(sampler: str = "tpe", **more: Any) -> dict[str, Any]:
     return given
 
 
-def proposals(made: JobScheduler) -> dict[int, dict[str, Any]]:
+def proposals(made: JobQueue) -> dict[int, dict[str, Any]]:
     return made.ledger.list_proposals(made.progression.proposers["tune"].key)
 
 

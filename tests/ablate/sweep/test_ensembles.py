@@ -11,7 +11,7 @@ import pytest
 
 from ablate.engine.progress import build_study_rows as progress_rows
 from ablate.ledger.owner import Owner
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.payload import iterate_final_metrics
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table
@@ -40,7 +40,7 @@ def folded(folds: int = 2, **more: Any) -> dict[str, Any]:
     return specs.spec(**{"studies": {"grid": study}, **more})
 
 
-def of(made: JobScheduler, study: str = "grid") -> list[dict[str, Any]]:
+def of(made: JobQueue, study: str = "grid") -> list[dict[str, Any]]:
     return [row for row in table(made) if row["study"] == study]
 
 
@@ -85,7 +85,7 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     assert "ensemble/spectrum" in of(lacking, "rates")[0], "the other cell's is there"
 
 
-def member(made: JobScheduler, row: dict[str, Any]) -> Member:
+def member(made: JobQueue, row: dict[str, Any]) -> Member:
     trial = made.ledger.get_trial(row["trial_id"])
     assert trial is not None
     export = made.settings.trials / row["trial_id"] / trial["export"]

@@ -11,7 +11,7 @@ import pytest
 from ablate.cli.run import describe_ending
 from ablate.engine.driver import _build_outcome
 from ablate.engine.settings import Outcome
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch
 from trainables.words.errors import ConfigError
@@ -29,12 +29,12 @@ def failed(error: Exception) -> dict[str, Any]:
 NOT_HERE = failed(ConfigError("backbone.weights", "there is no file; name one"))
 
 
-def made(folder: Path, **studies: Any) -> JobScheduler:
+def made(folder: Path, **studies: Any) -> JobQueue:
     folder.mkdir(exist_ok=True)
     return dispatch(specs.plan({"name": "small", "studies": studies}), folder)
 
 
-def run(made: JobScheduler, event: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
+def run(made: JobQueue, event: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
     """Every job ends with its event; returns how many there were."""
     count = 0
     while (job := made.claim_next_job()) is not None:
@@ -44,7 +44,7 @@ def run(made: JobScheduler, event: Callable[[dict[str, Any]], dict[str, Any]]) -
     return count
 
 
-def outcome(made: JobScheduler) -> Outcome:
+def outcome(made: JobQueue) -> Outcome:
     return _build_outcome(made.progression.plan, made, None, "")
 
 

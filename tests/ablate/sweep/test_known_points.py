@@ -10,7 +10,7 @@ import pytest
 
 from ablate.plan.plan import Plan
 from ablate.samplers.space import Axis
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
 from trainables.words.errors import ConfigError
@@ -31,7 +31,7 @@ def plan(base: dict[str, Any] = BASE, **search: Any) -> Plan:
     return specs.plan({"name": "known", "trial": {"training.epochs": 2}, "studies": studies})
 
 
-def params(made: JobScheduler, study: str = "tune") -> list[dict[str, Any]]:
+def params(made: JobQueue, study: str = "tune") -> list[dict[str, Any]]:
     return [cell.coords for cell in made.progression.studies[study].cells if cell.seed == 0]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from ablate.backends.this_process import run_cell
 from ablate.cli.upkeep import find_removable_files
-from ablate.engine.foreground import run_cell
-from ablate.engine.ray.resources import Request
+from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.plan.plan import Plan
 from tests.ablate import specs

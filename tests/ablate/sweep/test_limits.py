@@ -20,10 +20,9 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.ledger.results import find_best
 from ablate.plan.plan import Plan
-from ablate.samplers.history import ObservedTrial
-from ablate.samplers.sampling import propose
-from ablate.sweep.dispatch import JobScheduler
-from ablate.sweep.trial_costs import TrialCosts, estimate_at
+from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.sweep.estimates import TrialCosts, estimate_at
+from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.payload import build_sweep_document
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
@@ -69,19 +68,19 @@ def plan(name: str = "limited", **more: Any) -> Plan:
     )
 
 
-def run(made: Plan, folder: Path, **more: Any) -> JobScheduler:
+def run(made: Plan, folder: Path, **more: Any) -> JobQueue:
     scheduler = dispatch(made, folder, runner=RUNNER)
     drain(scheduler, **more)
     return scheduler
 
 
-def proposals(scheduler: JobScheduler) -> list[tuple[Any, ...]]:
+def proposals(scheduler: JobQueue) -> list[tuple[Any, ...]]:
     proposer = scheduler.progression.proposers["tune"]
     rows = scheduler.ledger.list_proposals(proposer.key)
     return [(*sorted(row["params"].items()), row["infeasible"]) for row in rows.values()]
 
 
-def batches(scheduler: JobScheduler) -> list[int]:
+def batches(scheduler: JobQueue) -> list[int]:
     """Return the batch sizes of the search's trials."""
     cells = scheduler.progression.studies["tune"].cells
     return [cell.config["training"]["batch_size"] for cell in cells]

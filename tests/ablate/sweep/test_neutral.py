@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ablate.designs.parts import NEUTRAL_POINT
-from ablate.plan.neutral import get_neutral_options, is_neutral
+from ablate.plan.inheritance import get_neutral_options, is_neutral
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 from trainables.methods.base import METHODS
@@ -48,7 +48,7 @@ def plan(space: dict[str, Any] = AWAY, rest: dict[str, Any] | None = None, **mor
     return specs.plan({"name": "neutral", "trial": {"training.epochs": 2}, "studies": studies})
 
 
-def cells(made: JobScheduler, study: str) -> dict[str, Any]:
+def cells(made: JobQueue, study: str) -> dict[str, Any]:
     return {cell.cell: cell for cell in made.progression.studies[study].cells if cell.seed == 0}
 
 

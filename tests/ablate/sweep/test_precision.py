@@ -14,7 +14,7 @@ from ablate.designs.base import SPLIT_SHIFT
 from ablate.ledger.queries import list_looks
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import describe_precision
-from ablate.sweep.progression import find_baseline_index
+from ablate.sweep.races import find_baseline_index
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table
 

@@ -9,9 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ablate.designs.parts import Race
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
-from ablate.schedulers.racing import Race, evaluate_race
+from ablate.sweep.races import evaluate_race
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 

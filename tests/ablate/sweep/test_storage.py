@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ablate.sweep import queue
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep import trial_queue
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 
@@ -21,7 +21,7 @@ FOLDS = {**GRID, "folds": 2, "evaluate": ["val", "ensemble"]}
 class There:
     """A storage: what it was asked for, and how often it is away before that."""
 
-    def __init__(self, made: JobScheduler, away: int = 0) -> None:
+    def __init__(self, made: JobQueue, away: int = 0) -> None:
         self.made, self.away, self.asked = made, away, list[str]()
         self.before: dict[str, Any] = {}
 
@@ -35,10 +35,10 @@ class There:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(trial_queue, "WAIT_SECONDS", 0.0)
 
 
-def forced(folder: Path, away: int) -> tuple[JobScheduler, There]:
+def forced(folder: Path, away: int) -> tuple[JobQueue, There]:
     """A sweep that is done, once more with --force."""
     plan = specs.plan(specs.spec(studies={"grid": GRID}))
     drain(dispatch(plan, folder))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ablate.engine.foreground import find_cell
+from ablate.backends.this_process import find_cell
 from ablate.ledger.owner import Owner
-from ablate.sweep import queue
+from ablate.sweep import trial_queue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table
 from trainables.jobs.request import Job
@@ -119,7 +119,7 @@ def test_a_larger_budget_goes_on_from_the_smaller_one(tmp_path: Path) -> None:
 def test_force_runs_a_held_trial_when_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(trial_queue, "WAIT_SECONDS", 0.0)
     plan = specs.plan(specs.spec(studies={"grid": specs.SPEC["studies"]["grid"]}))
     drain(dispatch(plan, tmp_path))
     other, made = Owner("elsewhere", 1, 1.0), dispatch(plan, tmp_path, force=True)

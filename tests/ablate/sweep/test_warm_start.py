@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ablate.plan.plan import Plan
-from ablate.sweep.dispatch import JobScheduler
+from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 from trainables.core import identity, source_digests
@@ -28,7 +28,7 @@ def plan(name: str, trials: int = 6, epochs: int = 2, **more: Any) -> Plan:
     return specs.plan({"name": name, "trial": {"training.epochs": epochs}, "studies": studies})
 
 
-def params(made: JobScheduler) -> list[dict[str, Any]]:
+def params(made: JobQueue) -> list[dict[str, Any]]:
     return [cell.coords for cell in made.progression.studies["tune"].cells if cell.seed == 0]
 
 

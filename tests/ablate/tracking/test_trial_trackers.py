@@ -15,9 +15,8 @@ import pytest
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.base import build_trackers
-from ablate.tracking.tensorboard_files import escape_name
-from ablate.tracking.tracker import TrackerThread, replay
+from ablate.plugins.tensorboard_files import escape_name
+from ablate.tracking.tracker import TrackerThread, build_trackers, replay
 from tests.ablate.tracking.replicas import (
     assert_equal_to_ledger,
     read_events,
@@ -34,7 +33,7 @@ import os, sys, time
 from pathlib import Path
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.base import build_trackers
+from ablate.tracking.tracker import build_trackers
 from ablate.tracking.tracker import TrackerThread
 from tests.ablate.synthetic import CONFIG
 out, sweep_id, trial = Path(sys.argv[1]), *sys.argv[2:]
@@ -222,6 +221,6 @@ def test_faults_are_said_before_a_run(
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ablate.tracking.wandb_runs.find_spec", lambda name: None)
+    monkeypatch.setattr("ablate.plugins.wandb_runs.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'wandb>=0\.31'"):
         build_trackers(["wandb"], tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ablate.ledger.ledger import Ledger
-from ablate.storage.ledger_backup import NOTE, BackupState
+from ablate.plugins.storage import NOTE, BackupState
 from tests.ablate.command import ablate_run
 
 SPEC = """

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
-from ablate.sweep.pilots import Pilot
+from ablate.sweep.estimates import Pilot
 from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Sample, load_rule
 from reports.stats.variance import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from reports import kinds
+from reports.stats import comparison_rule
 from reports.stats.blocks import (
     dunnett_quantile,
     fit_shared_error,
@@ -29,6 +30,7 @@ from reports.stats.comparison_rule import (
 )
 from reports.stats.paired import Difference
 from reports.stats.rules.dunnett_and_t import compute_least_correlation
+from trainables.words import registry
 
 RULES = ("pooled_or_holm", "dunnett_and_t", "holm_t")
 ALPHA = 0.05
@@ -267,7 +269,8 @@ class Sceptic(ComparisonRule):
 
 def test_another_package_s_rule_is_taken_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     entry = EntryPoint("sceptic", f"{__name__}:Sceptic", "ablate.rules")
-    listed = kinds.list_kinds("rules") | {"sceptic": entry}
-    monkeypatch.setattr(kinds, "list_kinds", lambda group: listed)
+    monkeypatch.setattr(registry, "load_entry_points", lambda: EntryPoints([entry]))
+    rules = registry.Registry[type[ComparisonRule]]("rules", index=kinds.RULES.index)
+    monkeypatch.setattr(comparison_rule, "RULES", rules)
     verdicts = judge(load_rule("sceptic"), draw_sample(9), smallest=0.5)
     assert {each.call for each in verdicts.values()} == {"open"}

@@ -69,37 +69,38 @@ def _run(args: argparse.Namespace) -> int:
     folder = expand_user_path(args.out, "--out").resolve()
     data_root = args.data_root and str(expand_user_path(args.data_root, "--data-root"))
 
-    from trainables.jobs.batch import runner
-    from trainables.jobs.batch.files import read_cells
+    from trainables.jobs.batch import trial_file
     from trainables.machine.devices import list_devices
 
     # read the trials, and choose this part's trials and devices
-    source, entries = read_cells(cells)
+    sweep, entries = trial_file.read_cells(cells)
     entries = entries[part - 1 :: parts]  # spread: neighbouring trials often cost the same
     sweep_device = entries[0].job.runtime.device if entries else "cpu"
     devices = list_devices(sweep_device if args.device is None else args.device)
     first = (part - 1) % len(devices)  # parts on one machine begin with different devices
     devices = devices[first:] + devices[:first]
     cache = locate_default_cache().resolve()
-    settings = runner.BatchSettings(source, folder, cache, devices[0], data_root)
+    settings = trial_file.BatchSettings(sweep, folder, cache, devices[0], data_root)
 
     # check what is left to run
     shard = f" in part {part} of {parts}" if parts > 1 else ""
-    runner.print_line(f"Sweep {source.name} ({source.sweep_id}) has {len(entries)} trials{shard}.")
-    pending = runner.list_pending(settings, entries)
+    trial_file.print_line(
+        f"Sweep {sweep.name} ({sweep.sweep_id}) has {len(entries)} trials{shard}."
+    )
+    pending = trial_file.list_pending(settings, entries)
     if len(pending) < len(entries):
-        runner.print_line(f"{len(entries) - len(pending)} of these trials have ended already.")
-    runner.check_machine(settings, pending)
+        trial_file.print_line(f"{len(entries) - len(pending)} of these trials have ended already.")
+    trial_file.check_machine(settings, pending)
     if args.check:
-        runner.print_line("Code, data and weights are as they should be. No trial was run.")
+        trial_file.print_line("Code, data and weights are as they should be. No trial was run.")
         return 0
 
     # run the pending trials and report all
     if args.processes == 1:
-        runner.run_batch(settings, pending)
+        trial_file.run_batch(settings, pending)
     else:
-        runner.run_processes(settings, pending, args.processes, devices)
-    return runner.report(settings, entries)
+        trial_file.run_processes(settings, pending, args.processes, devices)
+    return trial_file.report(settings, entries)
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.config.registry import Registry
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
 from trainables.core.trial_folder import CONFIG, RESULT
@@ -34,6 +33,7 @@ from trainables.streams import create_generator
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 from trainables.words.files import join_inside
+from trainables.words.registry import Registry
 
 VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
 BLOCK = 256  # queries that are compared at once

@@ -18,13 +18,12 @@ from trainables.core.components import EVALUATOR, list_components
 from trainables.core.identity import build_trial_id, compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
-from trainables.jobs.batch.files import Entry, Source, write_cells
-from trainables.jobs.batch.runner import BatchSettings
+from trainables.jobs.batch.trial_file import BatchSettings, Entry, SweepInfo, write_cells
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
 ROOT = Path(__file__).parents[4]
-SOURCE = Source("0123456789ab", "made", clean=True)
+SOURCE = SweepInfo("0123456789ab", "made", clean=True)
 HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 
@@ -73,7 +72,7 @@ def synthetic(count: int, **changes: Any) -> list[Entry]:
 
 def settings(folder: Path, **changes: Any) -> BatchSettings:
     defaults = BatchSettings(
-        source=SOURCE,
+        sweep=SOURCE,
         folder=folder,
         cache=folder / "cache",
         device="cpu",

@@ -19,7 +19,7 @@ from tests.trainables.jobs.batch import made
 from trainables.core import source_digests
 from trainables.core.runtime import Runtime
 from trainables.jobs.batch import __main__ as command
-from trainables.jobs.batch import files
+from trainables.jobs.batch import trial_file as files
 from trainables.jobs.job import run_job
 
 KILLS = 3
@@ -30,10 +30,10 @@ def told(folder: Path) -> dict[str, Any]:
     results = {}
     for trial in sorted(folder.glob("trials/*")):
         result = files.read_result(trial)
-        last = result.last.model_dump()
+        last = result.last
         keys = ("event", "best_epoch", "epochs", "steps", "evaluations", "classes", "evaluator")
         weights = last["export"], files.digest(trial / last["export"])
-        curve = [timeless(epoch.metrics) for epoch in result.epochs]
+        curve = [timeless(epoch["metrics"]) for epoch in result.epochs]
         results[trial.name] = {key: last[key] for key in keys} | {"w": weights, "curve": curve}
     return results
 

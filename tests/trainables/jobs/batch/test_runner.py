@@ -10,8 +10,8 @@ from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
 from trainables.core.trial_folder import LOCK
-from trainables.jobs.batch import files
-from trainables.jobs.batch.runner import (
+from trainables.jobs.batch import trial_file as files
+from trainables.jobs.batch.trial_file import (
     BatchSettings,
     list_pending,
     report,
@@ -45,8 +45,8 @@ def test_every_trial_ends_once(
         folder = tmp_path / "trials" / entry.trial_id
         result = files.read_result(folder)
         assert (result.config, result.config_hash) == (entry.job.config, entry.config_hash)
-        assert [event.epoch for event in result.epochs] == [1, 2, 3]
-        assert result.last.event == "final"
+        assert [event["epoch"] for event in result.epochs] == [1, 2, 3]
+        assert result.is_done
         assert not (folder / "checkpoints").exists()
 
 

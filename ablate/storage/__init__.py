@@ -1,1 +1,0 @@
-"""Storage that outlives a machine: files, copies of the ledger, checkpoints of trials."""

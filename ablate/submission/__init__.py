@@ -1,1 +1,0 @@
-"""Submit trials to Slurm or to processes of this machine, and follow them (`ablate submit`)."""
