@@ -66,7 +66,7 @@ JOIN = """
 import sys
 from ablate.engine.resources import Request
 from ablate.backends.ray.session import open_ray_session
-from trainables.errors import ConfigError
+from trainables.words.errors import ConfigError
 try:
     with open_ray_session(sys.argv[1], Request(1, float(sys.argv[2]), "cpu"), "") as slots:
         print(slots)
