@@ -110,6 +110,7 @@ def build_backbone(
     `streams.seed_global_generator` seeds.
     """
     model, stated_pixels = load_model(config, image_size)
+    model.eval()
     # pass a sample image, which shows how the model pools and which norms follow a convolution
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with explain_model_errors(config.name, image_size):
@@ -209,19 +210,16 @@ def build_frozen_backbone(config: BackboneConfig, image_size: int) -> Backbone:
 def _probe_features(
     model: nn.Module, config: BackboneConfig, picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return the number of features and the pooling.
+    """Return the number of features and the pooling of a model in evaluation mode.
 
     The pooling is `config.tokens` if it is given; else `config.pool` if the head averages maps;
     else "timm".
     """
-    was_training = model.training
-    model.eval()
     with torch.no_grad():
         maps = model.forward_features(picture)  # type: ignore[operator]
         pooled = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
         if config.tokens is not None:
             features = pool_tokens(model, maps, config.tokens).shape[1]
-    model.train(was_training)
     if config.tokens is not None:
         return features, config.tokens
     has_same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]

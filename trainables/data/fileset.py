@@ -170,8 +170,12 @@ class FileSet(DataSource):
         reading = cls.check_listing(config)
         listing = reading.listing
         if reading.problems:
-            text = "the data set %s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, config.name, listing.base, "; ".join(reading.problems))
+            LOG.warning(
+                "the data set %s in %s is partial, as data.allow_partial allows: %s",
+                config.name,
+                listing.base,
+                "; ".join(reading.problems),
+            )
         digest = cls.compute_digest(config.name, listing, cache)
         folder = Path(cache) / config.name / digest[:16]
         images = load_stored(folder, listing, config)

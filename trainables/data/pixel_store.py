@@ -144,8 +144,14 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
     if total <= min(SHARE * free, memory):
         return "pixels"
-    text = "images are kept encoded: pixels would take about %.1f GB, where %.1f GB are free in %s "
-    LOG.info(text + "and the memory is %.1f GB", total / 1e9, free / 1e9, cache, memory / 1e9)
+    LOG.info(
+        "images are kept encoded: pixels would take about %.1f GB, where %.1f GB are free in %s "
+        "and the memory is %.1f GB",
+        total / 1e9,
+        free / 1e9,
+        cache,
+        memory / 1e9,
+    )
     return "encoded"
 
 
