@@ -28,7 +28,6 @@ TESTS = (
     "tests/trainables/jobs/test_ensemble.py",
     "tests/trainables/jobs/batch/test_batch.py",
     "tests/trainables/losses",
-    "tests/trainables/flows",
     "tests/trainables/evaluation",
     "tests/trainables/methods",
 )

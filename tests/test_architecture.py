@@ -34,10 +34,11 @@ ablate.plan
 ablate.spec
 ablate.designs
 ablate.storage
-ablate.ledger           ablate.samplers      ablate.schedulers
+ablate.results
+ablate.ledger           ablate.search        ablate.tracking.payload
 
 reports.readme
-reports.compile         reports.sweeps
+reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
 reports.tables
@@ -52,7 +53,7 @@ trainables.jobs
 trainables.core
 trainables.trial
 trainables.methods
-trainables.flows        trainables.losses    trainables.evaluation
+trainables.losses       trainables.evaluation
 trainables.data
 trainables.backbones
 trainables.config
@@ -324,15 +325,15 @@ def test_sql_is_recognised() -> None:
 
 
 def test_paths_of_trials_are_made_in_one_place() -> None:
-    """An id may be a stranger's: `trainables/core/trial_folder.py` makes the path, or refuses."""
+    """An id may be a stranger's: `trainables/core/runtime.py` makes the path, or refuses."""
     made = [
         f"{module}, line {node.lineno}: {ast.unparse(node)}"
         for module, path in sources().items()
-        if module not in ("trainables.core.trial_folder", "reports.compile")  # which checks itself
+        if module not in ("trainables.core.runtime", "reports.compile")  # which checks itself
         for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_trial(node.right)
     ]
-    assert not made, "\n".join(["Take trial_folder for these:", *made])
+    assert not made, "\n".join(["Take `core.runtime` for these:", *made])
 
 
 def _is_trial(node: ast.expr) -> bool:

@@ -29,8 +29,8 @@ from ablate.plan.plan import Plan
 from ablate.storage import TrialFiles
 from ablate.sweep.job_queue import JobQueue
 from reports.frame import GIVEN_UP
-from trainables.core.trial_folder import locate_trial_folder
-from trainables.jobs.attempt import RETRIES, Event
+from trainables.core.runtime import locate_trial_folder
+from trainables.jobs.locked_job import RETRIES, Event
 from trainables.jobs.request import Job
 from trainables.words.messages import check_known
 from trainables.words.registry import Registry

@@ -31,7 +31,7 @@ from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.trial_queue import build_training_job
 from trainables.core.components import EVALUATOR
-from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
 from trainables.jobs.batch.trial_file import (
     MOST_BYTES,
     RESULT_NAME,

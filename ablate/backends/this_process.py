@@ -18,7 +18,7 @@ from ablate.ledger.owner import Owner
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
-from trainables.jobs.attempt import Attempt, Event, limit_threads
+from trainables.jobs.locked_job import Event, LockedJob, limit_threads
 from trainables.jobs.request import Job
 from trainables.words.errors import ConfigError
 from trainables.words.messages import check_known, join_words
@@ -35,7 +35,7 @@ class ThisProcess(Backend):
     """Run one job at a time in this process."""
 
     _job: Job | None = None
-    _attempt: Attempt | None = None
+    _locked_job: LockedJob | None = None
 
     def start(self, job: Job) -> None:
         limit_threads(job.runtime.threads)
@@ -50,10 +50,10 @@ class ThisProcess(Backend):
                 yield None
                 continue
             try:
-                if self._attempt is None:
+                if self._locked_job is None:
                     clean = self.dispatch.settings.clean
-                    self._attempt = Attempt(job, self.settings.runner, clean=clean)
-                events = self._attempt.receive_events(patience=0.0)  # returns at least one event
+                    self._locked_job = LockedJob(job, self.settings.runner, clean=clean)
+                events = self._locked_job.receive_events(patience=0.0)  # returns at least one event
             except OSError as error:
                 events = [{"event": LOST, "reason": str(error)}]
             if events[-1]["event"] != "epoch":
@@ -61,9 +61,9 @@ class ThisProcess(Backend):
             yield job.trial_id, events
 
     def stop(self) -> None:
-        attempt, self._attempt, self._job = self._attempt, None, None
-        if attempt is not None:
-            attempt.close()
+        locked_job, self._locked_job, self._job = self._locked_job, None, None
+        if locked_job is not None:
+            locked_job.close()
 
 
 def find_cell(progression: Progression, address: str) -> Cell:

@@ -24,7 +24,7 @@ from ablate.cli.options import (
     parse_positive,
     read_grey_range,
 )
-from trainables.core.trial_folder import EXPORT, TRIALS
+from trainables.core.runtime import EXPORT, TRIALS
 from trainables.words.errors import ConfigError, TrialFailure
 from trainables.words.metrics import PER_EPOCH
 from trainables.words.terminal import print_text, show_progress

@@ -21,7 +21,7 @@ from ablate.engine.driver_status import (
 from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from trainables.core.trial_folder import LOG, TRIALS, locate_trial_folder
+from trainables.core.runtime import LOG, TRIALS, locate_trial_folder
 from trainables.words.errors import ConfigError
 from trainables.words.files import open_regular
 from trainables.words.terminal import print_text, to_one_line

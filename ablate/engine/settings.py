@@ -18,8 +18,7 @@ from ablate.sweep.trial_queue import JobSettings
 from ablate.tracking.store import format_command_line
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrialTracker
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import TRIALS
+from trainables.core.runtime import TRIALS, Runtime
 from trainables.words.environment import build_public_environment
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")

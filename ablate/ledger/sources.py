@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from trainables.core import components, source_digests
-from trainables.core.code_version import Code
-from trainables.core.components import EVALUATOR
+from trainables.core import components
+from trainables.core.components import EVALUATOR, Code
 from trainables.words.errors import ConfigError
 
 
@@ -44,7 +43,7 @@ class Sources:
         """Return the key of the sources that a trial runs; record them if they are new."""
         names = tuple(components.list_components(config))
         if names not in self._keys:
-            self._keys[names] = self.record_sources(source_digests.compute_trial_digests(config))
+            self._keys[names] = self.record_sources(components.compute_trial_digests(config))
         return self._keys[names]
 
     def record_sources(self, hashes: Mapping[str, str | None]) -> str:
@@ -57,13 +56,13 @@ class Sources:
 
     @property
     def evaluator(self) -> str | None:
-        return source_digests.compute_component_digest(EVALUATOR)[0]
+        return components.compute_component_digest(EVALUATOR)[0]
 
     def collect_job_sources(self, config: Mapping[str, Any]) -> Code:
         """Return the hashes that a worker's code must match, and their accepted equivalents."""
         names = [*components.list_components(config), EVALUATOR]
         return Code(
-            hashes={name: source_digests.compute_component_digest(name)[0] for name in names},
+            hashes={name: components.compute_component_digest(name)[0] for name in names},
             revisions={name: components.get_revision(name) for name in names},
             same={name: tuple(sorted(self._list_equal_hashes(name))) for name in names},
         )
@@ -94,7 +93,7 @@ class Sources:
                 [name, components.get_revision(name)],
             )
             pairs = [(row["one"], row["other"]) for row in rows]
-            self._same[name] = source_digests.list_equal_digests(name, pairs)
+            self._same[name] = components.list_equal_digests(name, pairs)
         return self._same[name]
 
     def accept_as_same_code(self, differing: Iterable[Differing]) -> None:
@@ -103,7 +102,7 @@ class Sources:
         for trial in differing:
             recorded = self.ledger.get_source(trial.key) or {}
             for name in trial.components:
-                now, _ = source_digests.compute_component_digest(name)
+                now, _ = components.compute_component_digest(name)
                 hashes = trial.evaluators if name == EVALUATOR else (recorded.get(name),)
                 for before in hashes:
                     if before is not None and now is not None:
@@ -135,7 +134,7 @@ def summarize_differences(differing: Mapping[str, Differing]) -> list[str]:
     counts = Counter(name for trial in differing.values() for name in trial.components)
     lines = []
     for name, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
-        digest, reason = source_digests.compute_component_digest(name)
+        digest, reason = components.compute_component_digest(name)
         fault = f"the source was changed, but its REVISION is still {components.get_revision(name)}"
         if digest is None:
             fault = f"its source cannot be read ({reason})"

@@ -29,7 +29,7 @@ from ablate.plugins.storage import (
     StorageError,
 )
 from ablate.storage import OPTION, STORAGES, RunStorage
-from trainables.core.trial_folder import (
+from trainables.core.runtime import (
     CONFIG,
     EXPORT,
     LOG,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ablate.tracking import payload
 from ablate.tracking.tracker import OPTION, TRACKERS, TrialRun, TrialTracker
-from trainables.core.trial_folder import check_trial_id
+from trainables.core.runtime import check_trial_id
 from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:

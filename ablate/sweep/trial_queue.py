@@ -17,8 +17,7 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from trainables.config.network import BackboneConfig
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import Runtime, locate_trial_folder
 from trainables.jobs.request import Job
 from trainables.words.paths import find_at
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ablate.testing.trials import Component, list_options
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
 from trainables.losses.base import LOSSES, BatchNeeds, Pairs
 from trainables.methods.base import Method
 from trainables.streams import create_generator

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ablate.testing.trials import Component, build_trial, list_options
-from trainables.core.epoch_metrics import EpochMetrics
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
+from trainables.core.loss_terms import EpochMetrics
 from trainables.methods.base import METHODS, Batch, Method, Progress, compare_embeddings
 from trainables.streams import create_generator
 

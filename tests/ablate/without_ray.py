@@ -29,7 +29,7 @@ from typing import Any
 
 import psutil
 
-from trainables.jobs.attempt import Attempt
+from trainables.jobs.locked_job import LockedJob
 from trainables.jobs.request import Payload
 
 
@@ -46,7 +46,7 @@ def ask(do: str) -> dict[str, Any]:
 def work() -> None:
     while (job := ask("next"))["payload"] is not None:
         envelope = Payload.parse(job["payload"])
-        attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
+        attempt = LockedJob(envelope.job, envelope.runner, clean=envelope.clean)
         events = attempt.receive_events(60.0)
         attempt.close()
         tell("record", trial_id=job["trial_id"], events=json.dumps(events), node="id")

@@ -30,8 +30,8 @@ import torch
 from tests.benchmarks.results import Result
 from tests.trainables.components import loss_options
 from trainables import streams
-from trainables.core.epoch_metrics import EpochMetrics
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
+from trainables.core.loss_terms import EpochMetrics
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
 from trainables.trial import TrialConfig

@@ -25,7 +25,7 @@ from PIL import Image
 from pydantic import ValidationError
 
 from tests.benchmarks.results import Result
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.losses.base import LOSSES

@@ -21,14 +21,14 @@ from torch import Tensor
 from ablate.testing import trials
 from tests.trainables.components import loss_options
 from trainables import streams
-from trainables.core.network import build_method
-from trainables.core.runtime import Runtime
-from trainables.core.term_gradients import (
+from trainables.core.assembly import build_method
+from trainables.core.loss_terms import (
     compute_factors,
     compute_ratios,
     measure_batch,
     record_head_outputs,
 )
+from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.cache import locate_default_cache
 from trainables.methods.base import METHODS, Method, Progress

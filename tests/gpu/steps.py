@@ -11,7 +11,7 @@ from ablate.testing import methods
 from tests.gpu.on import SameDraws
 from tests.trainables.components import labels_for, loss_options
 from trainables import streams
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.methods.base import Batch, Method, Progress
 
 IMAGES = 12

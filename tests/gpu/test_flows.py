@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.gpu import on
 from tests.trainables.core.divided_steps import max_difference
 from trainables import streams
-from trainables.flows.flow import Flow, FlowConfig
+from trainables.methods.flow import Flow, FlowConfig
 
 KINDS = get_args(FlowConfig.model_fields["kind"].annotation)
 DIM, ITEMS = 6, 9

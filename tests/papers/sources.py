@@ -20,8 +20,7 @@ from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_yaml
 from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
-from trainables.methods.roles import list_trained_roles
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.paths import flatten_paths
 
 FOLDER = Path(__file__).parents[2] / "search_spaces" / "papers"

@@ -15,7 +15,7 @@ from PIL import Image
 from reports.figures.models import list_requested_views
 from reports.frame import load_frame
 from reports.store import open_client
-from trainables.core.trial_folder import VIEWS
+from trainables.core.runtime import VIEWS
 from trainables.jobs.request import View
 
 

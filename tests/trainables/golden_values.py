@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.components import labels_for, loss_options
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Progress
 from trainables.trial import TrialConfig

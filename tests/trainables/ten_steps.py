@@ -25,10 +25,9 @@ from pydantic import ValidationError
 from tests.trainables import core_trials, golden_values
 from tests.trainables.components import loss_options, method_options
 from tests.trainables.data import trees
-from trainables.core import components, source_digests
-from trainables.core.runtime import Runtime
+from trainables.core import components
+from trainables.core.runtime import EXPORT, Runtime
 from trainables.core.trainer import Trainer
-from trainables.core.trial_folder import EXPORT
 from trainables.data.dataset import DATASETS, load_dataset, resolve_data_config
 from trainables.evaluation.metrics import ALL, evaluate_embeddings
 from trainables.jobs.ensemble import Member, evaluate_ensemble
@@ -177,7 +176,7 @@ def main(names: list[str]) -> int:
             if not names or name in names
         }
     hashes = {
-        name: [components.get_revision(name), source_digests.compute_component_digest(name)[0]]
+        name: [components.get_revision(name), components.compute_component_digest(name)[0]]
         for name in every_component()
     }
     print(json.dumps({"proofs": values_by_proof, "components": hashes}, sort_keys=True))

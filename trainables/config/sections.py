@@ -41,7 +41,7 @@ class TrainingConfig(ComponentConfig):
     micro_batch: images that go through the backbone at once; the loss is still that of the whole
         batch (`backbones/memory.py`). None: all.
     measure_terms: log the ratio of each term's gradient to the metric term's, in the first three
-        steps and then in every hundredth (`core/term_gradients.py`). None: on.
+        steps and then in every hundredth (`core/loss_terms.py`). None: on.
     packed: is None. Files of version 0.2.0 have the key.
 
     `checkpointing` and `micro_batch` change only rounding, and `measure_terms` changes no number,

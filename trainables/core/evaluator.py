@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.core.inputs import Inputs
-from trainables.core.network import Network
+from trainables.core.assembly import Inputs, Network
 from trainables.data.splits import Splits, Subset
 from trainables.evaluation.metrics import ClassMeans
 from trainables.evaluation.tasks import get_task

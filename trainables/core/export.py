@@ -28,7 +28,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, build_frozen_backbone, count_parameters
-from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.assembly import Network, build_method, build_trial_backbone
 from trainables.core.pictures import (
     PictureFiles,
     convert_to_images,

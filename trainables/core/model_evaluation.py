@@ -11,10 +11,9 @@ import torch
 from trainables.backbones.backbone import build_frozen_backbone
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.network import BackboneConfig
+from trainables.core.assembly import Features, Inputs, Network, Pictures, build_method
 from trainables.core.evaluator import Evaluator
 from trainables.core.export import Model
-from trainables.core.inputs import Features, Inputs, Pictures
-from trainables.core.network import Network, build_method
 from trainables.data.dataset import Dataset, fingerprint, load_dataset, resolve_data_config
 from trainables.data.decode import Range
 from trainables.data.splits import Splits, Subset, select_for_evaluation, split_dataset

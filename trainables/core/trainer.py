@@ -24,22 +24,22 @@ from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.backbones.memory import hold_running_statistics
 from trainables.core.assembly import assemble_parts, check_processes, seed_step
 from trainables.core.checkpoints import Checkpoints, clone_to_own_storage
-from trainables.core.epoch_metrics import EpochMetrics, warn_of_term_scales
 from trainables.core.evaluator import Evaluator, list_epoch_splits
 from trainables.core.export import check_base, compute_base_digest, write_export
 from trainables.core.identity import compute_config_hash
-from trainables.core.optimizer import RateSchedule, set_rates
-from trainables.core.runtime import EpochReport, FinalReport, Runtime
-from trainables.core.term_gradients import (
+from trainables.core.loss_terms import (
     CALIBRATION_BATCHES,
+    EpochMetrics,
     Norms,
     compute_factors,
     compute_ratios,
     is_measured_step,
     measure_batch,
     record_head_outputs,
+    warn_of_term_scales,
 )
-from trainables.core.trial_folder import CHECKPOINTS, EXPORT
+from trainables.core.optimizer import RateSchedule, set_rates
+from trainables.core.runtime import CHECKPOINTS, EXPORT, EpochReport, FinalReport, Runtime
 from trainables.data.sampler import draw_epoch_batches
 from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import EVALUATOR

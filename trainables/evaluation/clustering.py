@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from trainables.evaluation.metric import metric
-from trainables.machine.kernels import onednn_product, uses_onednn
 
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache
@@ -196,15 +195,11 @@ def find_nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, 
     squares = (chosen**2).sum(1)
     values, indices = rows.new_empty(len(rows)), among.new_empty(len(rows))
     out = torch.empty(block, len(among), device=rows.device)
-    minus_twice = chosen * -2 if uses_onednn(rows, chosen) else None
     for first in range(0, len(rows), block):
         span = slice(first, first + block)
         piece = rows[span]
         # leave out ‖row‖², which does not change the nearest centre and is added at the end
-        if minus_twice is None:
-            distances = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
-        else:
-            distances = onednn_product(piece, minus_twice, squares)
+        distances = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
         values[span], indices[span] = distances.min(1)
     return among[indices], values + (rows**2).sum(1)
 

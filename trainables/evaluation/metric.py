@@ -97,7 +97,6 @@ METRIC_REGISTRY: Registry[Metric] = Registry(
     "trainables.evaluation.ranking_metrics",
     "trainables.evaluation.clustering",
     "trainables.evaluation.structure",
-    "trainables.evaluation.accuracy",
     adapt=adapt_entry_point,
 )
 

@@ -1,14 +1,15 @@
 """Find the places (1-based ranks) of each query's positives among all items.
 
 Items are ordered by descending score, then by ascending index. The nearest items are sorted here,
-or, on a CPU if many items query each other by a plain score, counted in `counting.py`; both ways
-give the same places. Each score is packed with its index into one int64 key that sorts by this
-rule: the bits of the float32, made monotone, above the inverted index.
+or, on a CPU with numba if many items query each other by a plain score, counted in `counting.py`;
+both ways give the same places. Each score is packed with its index into one int64 key that sorts by
+this rule: the bits of the float32, made monotone, above the inverted index.
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -66,7 +67,8 @@ def can_count(rows: Tensor, labels: Tensor) -> bool:
     """Return whether `counting.py` can rank the rows, and is faster than sorting."""
     sizes = torch.bincount(labels)
     return (
-        rows.device.type == "cpu"
+        find_spec("numba") is not None  # a Python without it sorts
+        and rows.device.type == "cpu"
         and len(rows) > SMALL  # fewer rows are sorted before the compiled code is loaded
         and int(sizes.max()) <= LARGEST_CLASS  # scores of whole classes are computed at once
         and int((sizes * (sizes - 1)).sum()) <= MAX_POSITIVES  # all positive pairs are kept

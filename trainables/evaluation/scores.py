@@ -12,16 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.machine.kernels import onednn_product, uses_onednn
 from trainables.words.errors import ConfigError, TrialFailure
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]
-
-
-def compute_dot_products(a: Tensor, b: Tensor) -> Tensor:
-    """Return ⟨a, b⟩ [A, B] of rows, by the faster of oneDNN and torch."""
-    return onednn_product(a, b) if uses_onednn(a, b) else torch.mm(a, b.T)
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class PlainScore:
     def __call__(self, query: Tensor, reference: Tensor) -> Tensor:
         """Return the scores [B, R] of query [B, E] and reference [R, E]; larger is closer."""
         q, r = self._convert(query), self._convert(reference)
-        scores = compute_dot_products(q, r)
+        scores = torch.mm(q, r.T)
         if self.kind == "euclidean":
             squares_q, squares_r = torch.linalg.vecdot(q, q), torch.linalg.vecdot(r, r)
             scores.mul_(2).sub_(squares_q[:, None]).sub_(squares_r[None]).clamp_(max=0)

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from trainables.core.code_version import prepare_folder, require_driver_code
+from trainables.core.components import prepare_folder, require_driver_code
 from trainables.core.export import load_weights
 from trainables.core.identity import compute_config_hash
+from trainables.core.runtime import CONFIG, RESULT
 from trainables.core.trainer import Trainer
-from trainables.core.trial_folder import CONFIG, RESULT
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import get_task

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainables.core.trial_folder import CHECKPOINTS, RESULT, locate_trial_folder
+from trainables.core.runtime import CHECKPOINTS, RESULT, locate_trial_folder
 from trainables.data.cache import locate_default_cache
-from trainables.jobs.request import Job, Payload, Storage
+from trainables.jobs.request import CheckpointStorage, Job, Payload
 from trainables.machine.processes import host_name
 from trainables.words.files import join_inside
 
@@ -70,7 +70,7 @@ def check_data(job: Job, fingerprint: str) -> None:
         )
 
 
-def fetch_files(storage: Storage, job: Job) -> None:
+def fetch_files(storage: CheckpointStorage, job: Job) -> None:
     """Download the checkpoints and weights that a job needs to this node's folders."""
     import pyarrow.fs
 

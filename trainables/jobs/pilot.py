@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from trainables.core.epoch_metrics import FIRST, EpochMetrics
+from trainables.core.loss_terms import FIRST, FIRST_STEPS, RATIO, EpochMetrics
 from trainables.core.runtime import Runtime
-from trainables.core.term_gradients import FIRST_STEPS, RATIO
 from trainables.core.trainer import Trainer
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import ray
 from ray import tune
 
-from trainables.jobs.attempt import Attempt, Event, limit_threads
+from trainables.jobs.locked_job import Event, LockedJob, limit_threads
 from trainables.jobs.node_folder import (
     check_data,
     copy_checkpoint,
@@ -68,7 +68,7 @@ def run_calls(calls: queue.SimpleQueue[Call]) -> NoReturn:
 class JobTrainable(tune.Trainable):
     """Run one job at a time; `reset_config` begins the next one in the same process."""
 
-    _attempt: Attempt | None = None
+    _locked_job: LockedJob | None = None
     _calls: queue.SimpleQueue[Call] | None = None  # to the thread that runs trials
     _future: Future[list[Event]] | None = None
 
@@ -95,43 +95,43 @@ class JobTrainable(tune.Trainable):
         With a storage, return after ten seconds at most, since Tune saves checkpoints only between
         steps, and ask for a checkpoint whenever the trial's folder has a newer state.
         """
-        if self._attempt is None:
-            self._attempt = self._enter_folder()
+        if self._locked_job is None:
+            self._locked_job = self._enter_folder()
 
         # without a storage, return the events at once
         if self._payload.storage is None:
-            events = self._attempt.receive_events(self._payload.gather)
+            events = self._locked_job.receive_events(self._payload.gather)
             return self._build_result(events, done=events[-1]["event"] != "epoch")
 
         # report the end only after it was stored
         if self._last:
             return self._build_result(self._last, done=True)
-        events = self._receive_events(self._attempt)
+        events = self._receive_events(self._locked_job)
         if events and events[-1]["event"] != "epoch":
             self._last, events = events, []
-        state = read_folder_state(self._attempt.folder)
+        state = read_folder_state(self._locked_job.folder)
         changed, self._stored = state != self._stored, state
         return self._build_result(events) | {"should_checkpoint": changed or bool(self._last)}
 
-    def _enter_folder(self) -> Attempt:
-        """Lock the trial's folder, fetch the job's files, and return the job's attempt."""
+    def _enter_folder(self) -> LockedJob:
+        """Lock the trial's folder, fetch the job's files, and return the locked job."""
         payload = self._payload
         self._job = job = localize_job(payload)
         assert job.runtime.trial_dir is not None
         if payload.fingerprint is not None:
             check_data(job, payload.fingerprint)
-        attempt = Attempt(job, payload.runner, clean=payload.clean)
+        locked_job = LockedJob(job, payload.runner, clean=payload.clean)
         storage = payload.storage
         try:
             if storage is not None:
                 wait_for_storage(lambda: fetch_files(storage, job))
                 self._stored = read_folder_state(job.runtime.trial_dir)
         except BaseException:
-            attempt.close()
+            locked_job.close()
             raise
-        return attempt
+        return locked_job
 
-    def _receive_events(self, attempt: Attempt) -> list[Event]:
+    def _receive_events(self, locked_job: LockedJob) -> list[Event]:
         """Return the next events of a trial that runs in a thread, or none after `STEP_SECONDS`."""
         seconds = min(self._payload.gather, STEP_SECONDS)
         if self._calls is None:  # one thread for all jobs
@@ -139,7 +139,7 @@ class JobTrainable(tune.Trainable):
             threading.Thread(target=run_calls, args=(self._calls,), daemon=True).start()
         if self._future is None:
             self._future = Future()
-            self._calls.put((lambda: attempt.receive_events(seconds), self._future))
+            self._calls.put((lambda: locked_job.receive_events(seconds), self._future))
         wait([self._future], STEP_SECONDS)
         if not self._future.done():
             return []
@@ -154,24 +154,24 @@ class JobTrainable(tune.Trainable):
 
     def save(self, checkpoint_dir: str | None = None) -> Any:
         """Save a checkpoint to the storage, with retries; Tune uploads the temporary folder."""
-        assert self._attempt is not None
-        with tempfile.TemporaryDirectory(prefix=".stored-", dir=self._attempt.folder) as draft:
+        assert self._locked_job is not None
+        with tempfile.TemporaryDirectory(prefix=".stored-", dir=self._locked_job.folder) as draft:
             folder = str(Path(draft) / "checkpoint")
             result: Any = wait_for_storage(lambda: super(JobTrainable, self).save(folder))
         result.metrics.pop("events", None)  # Tune would keep them as long as the checkpoint
         return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        assert self._attempt is not None
-        copy_checkpoint(self._attempt.folder, Path(checkpoint_dir))
+        assert self._locked_job is not None
+        copy_checkpoint(self._locked_job.folder, Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing, because `fetch_files` has downloaded what the job names."""
 
     def cleanup(self) -> None:
-        """Close the attempt, unless its thread does not return within `STOP_SECONDS`."""
-        attempt, self._attempt = self._attempt, None
-        if attempt is None:
+        """Close the locked job, unless its thread does not return within `STOP_SECONDS`."""
+        locked_job, self._locked_job = self._locked_job, None
+        if locked_job is None:
             return
         if self._future is not None:
             wait([self._future], STOP_SECONDS)
@@ -180,8 +180,8 @@ class JobTrainable(tune.Trainable):
             self._future = None
         storage = self._payload.storage
         if storage is not None and storage.own_folder and self._last:
-            attempt.remove_files()  # the trial has ended, and the storage has copies
-        attempt.close()
+            locked_job.remove_files()  # the trial has ended, and the storage has copies
+        locked_job.close()
 
 
 def wait_for_storage(operation: Callable[[], Any]) -> Any:

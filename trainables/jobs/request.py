@@ -8,9 +8,8 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from trainables.core.code_version import Code
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import VIEWS
+from trainables.core.components import Code
+from trainables.core.runtime import VIEWS, Runtime
 from trainables.words.errors import ConfigError
 
 Mode = Literal["train", "evaluate", "ensemble"]
@@ -95,7 +94,7 @@ class Leader(JsonSerializable):
 
 
 @dataclass(frozen=True, slots=True)
-class Storage(JsonSerializable):
+class CheckpointStorage(JsonSerializable):
     """Storage of checkpoints, from which another node can resume a trial.
 
     `checkpoints` maps the job's trial, and those whose weights it reads, to the folders of their
@@ -117,7 +116,9 @@ class Payload(JsonSerializable):
     driver: Leader  # the process with which the worker ends
     gather: float = 1.0  # seconds for which a worker collects events before it sends them
     fingerprint: str | None = None  # of the driver's data set, which the node's must equal
-    storage: Storage | None = None  # of checkpoints; None if they stay in the trial's folder
+    storage: CheckpointStorage | None = (
+        None  # of checkpoints; None if they stay in the trial's folder
+    )
 
     def to_text(self) -> str:
         """Serialise to JSON text."""
@@ -151,7 +152,7 @@ class TrialViews(JsonSerializable):
 
 
 @dataclass(frozen=True, slots=True)
-class Request(JsonSerializable):
+class ViewsRequest(JsonSerializable):
     """Views to compute; device, threads and cache are those of `Runtime`."""
 
     trials: tuple[TrialViews, ...]

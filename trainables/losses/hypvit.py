@@ -11,8 +11,14 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
-from trainables.losses.views import ViewLoss, number_views
+from trainables.losses.base import (
+    LOG_OF_0,
+    LOSSES,
+    Geometry,
+    PairedLoss,
+    Pairs,
+    number_within_class,
+)
 
 
 class EntropyConfig(NamedConfig):
@@ -25,7 +31,7 @@ class EntropyConfig(NamedConfig):
     over: Literal["pairs", "classes"] = "pairs"
 
 
-class PairwiseEntropy(ViewLoss):
+class PairwiseEntropy(PairedLoss):
     """Classify, for each positive pair, the positive among the other items of its batch:
 
         ℓ_ij = −log( e^{s_ij/τ} / Σ_{k≠i} e^{s_ik/τ} )
@@ -50,7 +56,7 @@ class PairwiseEntropy(ViewLoss):
         that have the view of i or of j.
         """
         logits = score / self.options.temperature
-        _, item_view = number_views(pairs.labels)
+        _, item_view = number_within_class(pairs.labels)
         view = item_view.expand(logits.shape)
         # view_sums[i, v] is log Σ_k e^{logit_ik} over the images k ≠ i of view v
         others = ~torch.eye(len(item_view), dtype=torch.bool, device=logits.device)

@@ -7,12 +7,18 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig, store_as_none
-from trainables.losses.base import LOG_OF_0, LOSSES, Geometry, Pairs
-from trainables.losses.views import ViewLoss, number_views
+from trainables.losses.base import (
+    LOG_OF_0,
+    LOSSES,
+    Geometry,
+    PairedLoss,
+    Pairs,
+    number_within_class,
+)
 
 
 @LOSSES.register("n_pair")
-class NPair(ViewLoss):
+class NPair(PairedLoss):
     """Classify each anchor's positive among the positives of all classes:
 
         L = 1/N Σ_i log(1 + Σ_{j≠i} exp(s (f_iᵀ f_j⁺ − f_iᵀ f_i⁺)))
@@ -70,7 +76,7 @@ class NPair(ViewLoss):
         """Return the cross-entropy of each anchor's positive among the positives of all classes."""
         if self.options.scale is not None:
             score = self.options.scale * score
-        same_class, view = number_views(pairs.labels)
+        same_class, view = number_within_class(pairs.labels)
         half = same_class.sum(-1) // 2
         # The first half of a class's images are anchors, the second half their positives. Column
         # j is the positive of anchor number view_j − half_j of its class, and the negative of the

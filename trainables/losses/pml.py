@@ -18,8 +18,7 @@ from pydantic import Field, create_model
 from torch import Generator, Tensor, nn
 
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Traits, Trial
-from trainables.losses.views import check_one_label
+from trainables.losses.base import LOSSES, Geometry, Loss, Traits, Trial, check_one_label
 from trainables.streams import seed_global_generator
 
 LIBRARY = "pytorch_metric_learning"

@@ -13,8 +13,16 @@ from torch import Generator, Tensor
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses import ranking
-from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs, Traits, Trial, make_pairs
-from trainables.losses.views import check_one_label
+from trainables.losses.base import (
+    LOSSES,
+    BatchNeeds,
+    Loss,
+    Pairs,
+    Traits,
+    Trial,
+    check_one_label,
+    make_pairs,
+)
 
 
 @LOSSES.register("recall_at_k")

@@ -103,7 +103,7 @@ class WeightedConfig(NamedConfig):
     """weights: what the weights of the method's terms mean. "absolute": factors of the terms.
     "relative": the ratio of a term's gradient to the metric term's at the start. A term is then
     multiplied by its weight and by a constant, which the trial measures on its first four
-    batches before the first step (`core/term_gradients.py`) and keeps in checkpoints and export.
+    batches before the first step (`core/loss_terms.py`) and keeps in checkpoints and export.
     None: "absolute".
     Sources: weights: this project.
     """
@@ -282,7 +282,7 @@ class Method(nn.Module):
         By default these are what the step wrote into `self.observations`. Their epoch means are
         logged under `observed/<name>`. The name `<term>_to_metric` is special: the ratio of the
         gradients of that term and of the metric term, which the trainer measures in some steps
-        (`core/term_gradients.py`) unless the method observes it in all (`nir.py`). Its first value
+        (`core/loss_terms.py`) unless the method observes it in all (`nir.py`). Its first value
         and the largest one of an epoch are logged too, as `…/first` and `…/max`.
         """
         return self.observations

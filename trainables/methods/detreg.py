@@ -17,10 +17,10 @@ from torch.func import jacrev, vmap
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import store_as_none
-from trainables.flows.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.losses.base import Geometry, Loss, ParamGroup, Trial, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
+from trainables.methods.flow import Coupling, Flow, FlowConfig, FlowOutput, soft_clamp
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
 

@@ -14,7 +14,6 @@ from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import store_as_none
 from trainables.losses.base import ParamGroup, Traits, Trial, make_pairs
 from trainables.losses.geometry import safe_sqrt
-from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
 from trainables.methods.head import build_layer, initialize_linear
 from trainables.methods.plain import Plain
@@ -176,7 +175,7 @@ class DVML(Plain):
         self.mean = build_layer("dvml.mean", features, dim, "lecun")
         self.log_variance = build_layer("dvml.log_variance", features, dim, "lecun")
         with use_substream("dvml.decoder"):
-            inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
+            inner, outer = nn.Linear(dim, config.hidden), nn.Linear(config.hidden, features)
             initialize_linear(inner, "lecun")
             initialize_linear(outer, "lecun")
         self.decoder = nn.Sequential(inner, nn.Tanh(), outer)

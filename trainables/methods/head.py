@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.data.cache import CacheError, get_or_build
-from trainables.machine.kernels import Linear, describe_kernels
+from trainables.machine.kernels import describe_kernels
 from trainables.streams import use_substream
 from trainables.words.errors import ConfigError
 
@@ -46,7 +46,7 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
             f"{embedding.dim}",
             "Lower embedding.dim or set embedding.init to orthogonal",
         )
-    head = Linear(features, embedding.dim, bias=embedding.bias)
+    head = nn.Linear(features, embedding.dim, bias=embedding.bias)
     initialize_linear(head, "kaiming" if embedding.init == "kaiming" else "orthogonal")
     return head
 
@@ -54,7 +54,7 @@ def build_linear_head(features: int, embedding: "EmbeddingConfig") -> nn.Linear:
 def build_layer(stream: str, inputs: int, outputs: int, init: Init = "kaiming") -> nn.Linear:
     """Return a new linear layer, whose weight is drawn from the random stream `stream`."""
     with use_substream(stream):
-        layer = Linear(inputs, outputs)
+        layer = nn.Linear(inputs, outputs)
         initialize_linear(layer, init)
     return layer
 

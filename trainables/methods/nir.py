@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 from torch.func import functional_call
 
 from trainables.config.ranges import log_range
-from trainables.flows.flow import Flow, FlowConfig, FlowOutput
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, Trial, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, WeightedConfig
+from trainables.methods.flow import Flow, FlowConfig, FlowOutput
 from trainables.methods.plain import Plain
 from trainables.streams import use_substream
 from trainables.words.errors import ConfigError

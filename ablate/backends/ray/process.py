@@ -22,7 +22,7 @@ from ablate.backends.ray.pipe import DriverClient
 from ablate.backends.ray.session import list_machines, list_started_processes, open_ray_session
 from ablate.engine.resources import Request
 from ablate.ledger.schema import is_disk_full_message, is_full
-from trainables.jobs.attempt import limit_threads
+from trainables.jobs.locked_job import limit_threads
 from trainables.words.errors import ConfigError
 
 ALIVE_SECONDS = 5.0

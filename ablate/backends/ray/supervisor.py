@@ -27,10 +27,10 @@ from ablate.backends.ray.session import check_folders, create_ray_folder
 from ablate.engine.settings import Settings
 from ablate.ledger.schema import build_disk_full_error
 from ablate.sweep.required_inputs import has_undecided_weights
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import locate_trial_folder
 from trainables.data.dataset import resolve_data_config
-from trainables.jobs.attempt import Event
-from trainables.jobs.request import Job, Leader, Payload, Storage
+from trainables.jobs.locked_job import Event
+from trainables.jobs.request import CheckpointStorage, Job, Leader, Payload
 from trainables.machine.processes import end_session, host_name, is_running
 from trainables.words.environment import (
     HUB,
@@ -351,7 +351,7 @@ class Supervisor(Backend):
             self._locate_stored_attempts(job),
         )
 
-    def _locate_stored_attempts(self, job: Job) -> Storage | None:
+    def _locate_stored_attempts(self, job: Job) -> CheckpointStorage | None:
         """Return where in storage a job's trial and the folds of its ensemble have checkpoints."""
         if self.stored is None:
             return None
@@ -363,4 +363,4 @@ class Supervisor(Backend):
         folds = (member.export.parent.name for member in job.members)  # folders are named by trial
         trials = {job.trial_id, *folds}
         attempts = {trial: self.stored.list_attempts(trial) for trial in sorted(trials)}
-        return Storage(self.stored.address, self.stored.remote, attempts)
+        return CheckpointStorage(self.stored.address, self.stored.remote, attempts)

@@ -21,7 +21,7 @@ from ray.tune.search import Searcher
 
 from ablate.backends.ray.pipe import DriverClient
 from ablate.engine.resources import Request
-from trainables.core.trial_folder import TRIALS
+from trainables.core.runtime import TRIALS
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
 from trainables.words.secrets import redact_secrets
 

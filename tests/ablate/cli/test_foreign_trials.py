@@ -18,8 +18,7 @@ from ablate.sweep.trial_queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
-from trainables.core.runtime import Runtime
-from trainables.core.trial_folder import locate_trial_folder
+from trainables.core.runtime import Runtime, locate_trial_folder
 from trainables.jobs.batch import __main__ as batch
 from trainables.jobs.batch.trial_file import read_cells, write_cells
 from trainables.words.errors import ConfigError

@@ -26,12 +26,10 @@ from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
-from trainables.core import source_digests
-from trainables.core.components import EVALUATOR
+from trainables.core import components
+from trainables.core.components import EVALUATOR, compute_trial_digests
 from trainables.core.evaluator import Evaluator
-from trainables.core.runtime import Runtime
-from trainables.core.source_digests import compute_trial_digests
-from trainables.core.trial_folder import SOURCE
+from trainables.core.runtime import SOURCE, Runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.words.errors import ConfigError
@@ -43,12 +41,12 @@ Edit = Callable[[str, str | None], None]
 @pytest.fixture
 def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     """Gives a component another hash, as an edit of its source would; None: it has none."""
-    real, changed = source_digests.compute_component_digest, dict[str, str | None]()
+    real, changed = components.compute_component_digest, dict[str, str | None]()
 
     def hashed(component: str) -> tuple[str | None, str]:
         return (changed[component], "by test") if component in changed else real(component)
 
-    monkeypatch.setattr(source_digests, "compute_component_digest", hashed)
+    monkeypatch.setattr(components, "compute_component_digest", hashed)
     return changed.__setitem__
 
 
@@ -79,7 +77,7 @@ def test_the_same_code_is_not_asked_twice(tmp_path: Path) -> None:
         names = {"method.ddml", "loss.proxy_anchor", "core", "optimizer"}
         assert names <= set(sources["components"])
         assert ledger.list_evaluator_sources(row["trial_id"]) == [
-            source_digests.compute_component_digest(EVALUATOR)[0]
+            components.compute_component_digest(EVALUATOR)[0]
         ]
 
 

@@ -30,7 +30,7 @@ from tests.benchmarks.bench_components import FILE as COSTS
 from tests.trainables.components import labels_for, loss_options, method_options
 from trainables import streams
 from trainables.config.ranges import AXIS, SOURCE
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.losses.base import LOSSES
 from trainables.losses.proxies import draw_initial_proxies
 from trainables.methods.base import METHODS, Batch, Progress

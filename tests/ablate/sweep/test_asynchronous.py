@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.search.sampling import ObservedTrial, propose
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
-from trainables.jobs.attempt import Attempt
+from trainables.jobs.locked_job import LockedJob
 
 TRIALS = 24
 
@@ -74,7 +74,7 @@ def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
             if not made.running:
                 break
             trial_id = rng.choice(sorted(made.running))
-            attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
+            attempt = LockedJob(made.running[trial_id], made.settings.runner, clean=True)
             made.record_events(trial_id, attempt.receive_events(60.0))
             attempt.close()
             trained.append(trial_id)

@@ -19,8 +19,8 @@ from tests.ablate.real_sweeps import real
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.jobs.attempt import Attempt
 from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.jobs.locked_job import LockedJob
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
@@ -143,7 +143,7 @@ def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
 def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     made = dispatch(specs.plan(folded()), tmp_path)
     while (job := made.claim_next_job()) is not None and job.mode != "ensemble":
-        attempt = Attempt(job, made.settings.runner, clean=True)
+        attempt = LockedJob(job, made.settings.runner, clean=True)
         made.record_events(job.trial_id, attempt.receive_events(60.0))
         attempt.close()
     assert job is not None

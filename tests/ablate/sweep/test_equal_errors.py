@@ -22,7 +22,7 @@ FINAL = {"event": "final", "history": [], **synthetic.FINAL}
 
 
 def failed(error: Exception) -> dict[str, Any]:
-    reason = f"{type(error).__name__}: {error}"  # as `trainables.jobs.attempt` tells it
+    reason = f"{type(error).__name__}: {error}"  # as `trainables.jobs.locked_job` tells it
     return {"event": "failed", "reason": reason, "traceback": ""}
 
 

@@ -11,7 +11,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
-from trainables.core import identity, source_digests
+from trainables.core import components, identity
 from trainables.words.errors import ConfigError
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
@@ -95,7 +95,7 @@ def test_trials_of_other_code_are_refused(
 ) -> None:
     """With --force too, which trains only the row again that is a trial of both sweeps."""
     drain(dispatch(plan("first"), tmp_path, sources=True))
-    monkeypatch.setattr(source_digests, "compute_component_digest", lambda name: ("edited", ""))
+    monkeypatch.setattr(components, "compute_component_digest", lambda name: ("edited", ""))
     second = plan("second", warm_start="first")
     made = dispatch(second, tmp_path, sources=True, force=force)
     with pytest.raises(ConfigError, match=f"{13 - force} known trials were made by other code"):

@@ -18,12 +18,11 @@ from trainables.backbones.adapters import merge_adapters, restrict_training
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.config.network import BackboneConfig
 from trainables.core import export
+from trainables.core.assembly import build_trial_backbone
 from trainables.core.identity import compute_config_hash
-from trainables.core.network import build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.methods.roles import list_trained_roles
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.errors import ConfigError
 
 SIDE = 32
@@ -243,7 +242,7 @@ def test_checkpoints_leave_the_base_out_and_refuse_another(
     newest = sorted((tmp_path / "checkpoints").glob("steps-*"))[-1]
     complete = sum(t.nbytes for t in Trainer(trial, 0, runtime).network.state_dict().values())
     assert newest.stat().st_size < complete
-    monkeypatch.setattr("trainables.core.network.FROZEN_STREAM", (1, "other"))
+    monkeypatch.setattr("trainables.core.assembly.FROZEN_STREAM", (1, "other"))
     with pytest.raises(ConfigError, match=r"backbone\.weights: the weights here have the digest"):
         Trainer(trial, 0, runtime)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.extra_token import ExtraTokenViT, check_tokens
-from trainables.core.network import build_trial_backbone
+from trainables.core.assembly import build_trial_backbone
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 

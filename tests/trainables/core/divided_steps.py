@@ -18,8 +18,8 @@ from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.memory import GradCacheRunner
 from trainables.backbones.own_models import Pixels
 from trainables.config.network import BackboneConfig
-from trainables.core.epoch_metrics import EpochMetrics
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
+from trainables.core.loss_terms import EpochMetrics
 from trainables.machine.group import ALONE, Group
 from trainables.methods.base import Batch, Progress
 

@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from trainables.core import export
-from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.assembly import Network, build_method, build_trial_backbone
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.trial import TrialConfig

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainables.core.code_version import Code, prepare_folder
-from trainables.core.trial_folder import CHECKPOINTS, SOURCE
+from trainables.core.components import Code, prepare_folder
+from trainables.core.runtime import CHECKPOINTS, SOURCE
 from trainables.words.files import write_json
 
 TODAY = Code({"core": "new"}, {"core": "1"}, {"core": ("new",)})

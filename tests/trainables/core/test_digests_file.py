@@ -10,17 +10,17 @@ import pytest
 
 from tests.trainables import renew_digests, ten_steps
 from tests.trainables.renew_digests import Refused, changed, renewed, unproven
-from trainables.core import components, source_digests
+from trainables.core import components
 
 RENEW = "run `make golden`: it proves that the numbers are the same, or refuses"
 RELATIVE = 1e-3  # between processors; 1.2e-5 between AVX-512 and plain instructions
 
 
 def test_the_list_is_of_this_source() -> None:
-    listed = json.loads(source_digests.DIGESTS_FILE.read_text())
+    listed = json.loads(components.DIGESTS_FILE.read_text())
     newest = {name: (entry["revision"], entry["hashes"][-1]) for name, entry in listed.items()}
     expected = {
-        name: (components.get_revision(name), source_digests.compute_component_digest(name)[0])
+        name: (components.get_revision(name), components.compute_component_digest(name)[0])
         for name in ten_steps.every_component()
     }
     assert newest == expected, RENEW
@@ -38,24 +38,24 @@ def test_ten_steps_give_the_stored_numbers(tmp_path: Path) -> None:
 
 
 def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    current, _ = source_digests.compute_component_digest("optimizer")
+    current, _ = components.compute_component_digest("optimizer")
     path = tmp_path / "digests.json"
-    monkeypatch.setattr(source_digests, "DIGESTS_FILE", path)
+    monkeypatch.setattr(components, "DIGESTS_FILE", path)
 
     def one_code(revision: str, *hashes: str | None) -> set[str]:
         path.write_text(json.dumps({"optimizer": {"revision": revision, "hashes": hashes}}))
-        source_digests._read_equal_digests.cache_clear()
-        return source_digests.list_equal_digests("optimizer", [("x", "older")])
+        components._read_equal_digests.cache_clear()
+        return components.list_equal_digests("optimizer", [("x", "older")])
 
     try:
         assert one_code("1", "old", "older", current) == {"old", "older", current, "x"}
         assert one_code("2", "old", current) == {current}  # of another REVISION
         assert one_code("1", "old", "older") == {current}  # the list is not of this source
         path.unlink()  # installed without the file
-        source_digests._read_equal_digests.cache_clear()
-        assert source_digests.list_equal_digests("optimizer") == {current}
+        components._read_equal_digests.cache_clear()
+        assert components.list_equal_digests("optimizer") == {current}
     finally:
-        source_digests._read_equal_digests.cache_clear()
+        components._read_equal_digests.cache_clear()
 
 
 def now(**changes: Any) -> dict[str, Any]:

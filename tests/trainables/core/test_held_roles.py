@@ -15,7 +15,7 @@ from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.methods.base import METHODS
-from trainables.methods.roles import list_trained_roles
+from trainables.trial import list_trained_roles
 
 METHOD = {"name": "ddml"}
 ROLES = ("backbone", "head", "proxies", "auxiliary")

@@ -13,9 +13,8 @@ from tests.trainables.core import divided_steps as divided
 from tests.trainables.core.sharing import shared, subgroup
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone
-from trainables.core import inputs
-from trainables.core.assembly import check_processes
-from trainables.core.inputs import Pictures
+from trainables.core import assembly
+from trainables.core.assembly import Pictures, check_processes
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.machine.group import ALONE, Group
@@ -116,7 +115,7 @@ def _blocks_in_float64(blocks: Any) -> Any:
 
 def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
     """By task: the metrics of a split, and how many images passed here and through all."""
-    inputs.IMAGE_BLOCK = BLOCK
+    assembly.IMAGE_BLOCK = BLOCK
     results: dict[str, Any] = {}
     for name, changes in TASKS.items():
         trial = config(root, backbone={"mode": "finetune"}, **changes)
@@ -130,7 +129,7 @@ def evaluated(group: Group, root: Path, cache: Path) -> dict[str, Any]:
         images = sum(passed)
         complete = evaluator.evaluate("test", evaluator.task.metrics)
         results[name] = (metrics, complete), images, len(evaluator.splits.test)
-    inputs.IMAGE_BLOCK = 128
+    assembly.IMAGE_BLOCK = 128
     return results
 
 

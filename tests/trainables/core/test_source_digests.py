@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import trainables
-from trainables.core import source_digests
-from trainables.core.components import ENTRY_MODULES
-from trainables.core.source_digests import (
+from trainables.core import components
+from trainables.core.components import (
+    ENTRY_MODULES,
     NoSource,
     compute_component_digest,
     digest_class,
@@ -71,7 +71,7 @@ FILES: Files = {
 @pytest.fixture(autouse=True)
 def forget_modules() -> Iterator[None]:
     yield
-    source_digests._parse_module.cache_clear()
+    components._parse_module.cache_clear()
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digest:
             path.write_text(text.replace("PKG", "outside"), encoding="utf-8")
         with monkeypatch.context() as patch:
             patch.syspath_prepend(root if "." in module else root / folder)
-            source_digests._parse_module.cache_clear()
+            components._parse_module.cache_clear()
             return digest_modules([module])
 
     return digest
@@ -193,7 +193,7 @@ def test_a_limit_or_a_word_elsewhere_changes_no_digest(
             (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
         with monkeypatch.context() as patch:
             patch.setattr(trainables, "__path__", [str(tmp_path)])
-            source_digests._parse_module.cache_clear()
+            components._parse_module.cache_clear()
             return {
                 name for name, of in find_modules().items() if digest_modules(of) != before[name]
             }
@@ -213,7 +213,7 @@ def test_a_limit_or_a_word_elsewhere_changes_no_digest(
 
 def test_digests_of_the_core_need_no_torch() -> None:
     code = (
-        "import sys; from trainables.core import components, source_digests as s; "
+        "import sys; from trainables.core import components, components as s; "
         "[s.compute_component_digest(name) for name in components.ENTRY_MODULES]; "
         "print('torch' in sys.modules)"
     )
@@ -245,7 +245,7 @@ def test_other_versions_of_python_give_the_same(python: str) -> None:
     digests = {name: digest_modules([name]) for name in sorted(modules)}
     code = (
         "import json, sys\n"
-        "from trainables.core.source_digests import digest_modules\n"
+        "from trainables.core.components import digest_modules\n"
         "print(json.dumps({name: digest_modules([name]) for name in json.loads(sys.argv[1])}))"
     )
     done = subprocess.run(

@@ -17,18 +17,17 @@ from tests.trainables.components import method_options
 from tests.trainables.core_trials import config, timeless
 from tests.trainables.methods import cases
 from trainables import load, streams
-from trainables.core import term_gradients
+from trainables.core import loss_terms
 from trainables.core import trainer as trainer_module
 from trainables.core.identity import dump_identity
-from trainables.core.runtime import EpochReport, Runtime
-from trainables.core.term_gradients import (
+from trainables.core.loss_terms import (
     Norms,
     compute_factors,
     compute_ratios,
     record_head_outputs,
 )
+from trainables.core.runtime import EXPORT, EpochReport, Runtime
 from trainables.core.trainer import Trainer
-from trainables.core.trial_folder import EXPORT
 from trainables.methods.base import METHODS, Progress, Term
 from trainables.words.errors import ConfigError
 
@@ -195,7 +194,7 @@ def test_whole_networks_take_the_same_steps_if_terms_are_measured(
 def test_the_steps_that_are_measured(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(term_gradients, "INTERVAL", 7)
+    monkeypatch.setattr(loss_terms, "INTERVAL", 7)
     seen: list[int] = []
     real = Trainer.step
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.core.epoch_metrics import EpochMetrics, warn_of_term_scales
+from trainables.core.loss_terms import EpochMetrics, warn_of_term_scales
 from trainables.methods.base import Term
 from trainables.words.errors import ConfigError, TrialFailure
 

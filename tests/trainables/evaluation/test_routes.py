@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +18,15 @@ from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.evaluation import counting, ranking
 from trainables.evaluation.counting import count_places
-from trainables.evaluation.metrics import ClassMeans, evaluate_embeddings
+from trainables.evaluation.metrics import (
+    ALL,
+    ClassMeans,
+    evaluate_embeddings,
+    needs_embeddings_alone,
+)
 from trainables.evaluation.ranking import sort_nearest
 from trainables.evaluation.ranking_metrics import FAR, PositiveRanks
 from trainables.evaluation.scores import PLAIN, Score
-from trainables.machine import kernels
 from trainables.words.errors import TrialFailure
 
 DOT = PLAIN["dot"]
@@ -224,16 +232,6 @@ def test_scores_that_overflow_are_an_error(way: str, kind: str) -> None:
         evaluate_embeddings(x * 1e20, y, score=kind, metrics=("recall_at_1",))
 
 
-@pytest.fixture(params=["by MKL", "by oneDNN"])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products by one or the other, whichever is the quicker here."""
-    quicker = request.param == "by oneDNN"
-    if quicker and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(kernels, "is_onednn_quicker", lambda: quicker)
-
-
-@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("dims", [64, 512])
 def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     # Not exact products: copies must still score alike wherever they stand in a tile.
@@ -253,3 +251,23 @@ def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     sampled = collect(blocks, y.argsort(stable=True).tolist())
     assert [1 in sampled[q] for q in range(0, 3000, 7)] == hits
     assert 0 < found["recall_at_1"] < 1
+
+
+def test_python_without_numba_computes_all_metrics(tmp_path: Path) -> None:
+    """All metrics of a set that numba would count; ranking needs no compiled code."""
+    g = torch.Generator().manual_seed(0)
+    x, y = quarters(2100, 8, g), torch.randint(150, (2100,), generator=g)
+    torch.save((x, y), tmp_path / "set.pt")
+    names = [name for name in ALL if needs_embeddings_alone(name)]
+    code = (
+        "import json, sys, torch\n"
+        "sys.modules['numba'] = None  # as if it were not installed\n"
+        "from trainables.evaluation.metrics import evaluate_embeddings\n"
+        f"x, y = torch.load({str(tmp_path / 'set.pt')!r})\n"
+        f"print(json.dumps(evaluate_embeddings(x, y, score='dot', metrics={names!r})))\n"
+    )
+    command = [sys.executable, "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ranking.can_count(x, y), "with numba these items are counted"
+    counted = evaluate_embeddings(x, y, score="dot", metrics=names)
+    assert json.loads(answer.stdout) == pytest.approx(counted, rel=1e-12, abs=0)

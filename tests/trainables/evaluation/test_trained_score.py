@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainables.core.network import Network, build_method
+from trainables.core.assembly import Network, build_method
 from trainables.evaluation.metrics import RANKING, evaluate_embeddings
 from trainables.evaluation.scores import PlainScore
 from trainables.losses.base import Geometry

@@ -14,9 +14,8 @@ import torch
 from tests.oracles import retrieval
 from tests.trainables import core_trials
 from trainables.core import export
-from trainables.core.runtime import Runtime
+from trainables.core.runtime import EXPORT, Runtime
 from trainables.core.trainer import Trainer
-from trainables.core.trial_folder import EXPORT
 from trainables.data.splits import load_splits
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.job import run_job

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainables.core.runtime import Runtime
-from trainables.jobs.attempt import Attempt
+from trainables.jobs.locked_job import LockedJob
 from trainables.jobs.request import Job
 from trainables.words.secrets import redact_secrets
 
@@ -57,7 +57,7 @@ def test_a_trial_that_fails_with_a_secret_in_its_words(
 ) -> None:
     monkeypatch.setenv("STORE_PASSWORD", WORD)
     job = Job("t1", {}, 0, Runtime(trial_dir=tmp_path / "t1"))
-    attempt = Attempt(job, f"{__name__}:fails", clean=True)
+    attempt = LockedJob(job, f"{__name__}:fails", clean=True)
     (event,) = attempt.receive_events(1.0)
     attempt.close()
     log = (tmp_path / "t1" / "trial.log").read_text()

@@ -20,8 +20,8 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.jobs import job as jobs
-from trainables.jobs.attempt import Attempt
 from trainables.jobs.job import run_job
+from trainables.jobs.locked_job import LockedJob
 from trainables.jobs.request import Job
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.words.errors import ConfigError, TrialFailure
@@ -109,7 +109,7 @@ def test_failure_leaves_its_traceback_in_the_log(
         raise IndexError("a bug in a loss")
 
     monkeypatch.setattr(ProxyAnchor, "forward", broken)
-    attempt = Attempt(
+    attempt = LockedJob(
         job(core_trials.config(drawn), shared_cache, tmp_path),
         "trainables.jobs.job:run_job",
         clean=False,

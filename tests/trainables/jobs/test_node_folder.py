@@ -20,7 +20,7 @@ from trainables.jobs.node_folder import (
     localize_job,
     read_folder_state,
 )
-from trainables.jobs.request import Fold, Job, Leader, Payload, Storage
+from trainables.jobs.request import CheckpointStorage, Fold, Job, Leader, Payload
 
 FILES = pyarrow.fs.LocalFileSystem()
 TRIALS = ("a" * 16 + "-s0", "b" * 16 + "-s0")
@@ -36,7 +36,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def payload(job: Job, there: Path, **places: tuple[str, ...]) -> Payload:
     checkpoints = {TRIALS["ab".index(name)]: folder_name for name, folder_name in places.items()}
-    storage = Storage(str(there), True, checkpoints)
+    storage = CheckpointStorage(str(there), True, checkpoints)
     return Payload(job, "a:b", True, Leader("host", 1, 0.0), storage=storage)
 
 
@@ -115,7 +115,7 @@ def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path
 def test_a_state_in_the_driver_s_folder_is_not_written_over(tmp_path: Path, job: Job) -> None:
     folder = write(tmp_path / "x.1", "checkpoints/steps-2-best-0.pt")
     copy_checkpoint(folder, tmp_path / "there" / "x.1" / "checkpoint_000000")
-    storage = Storage(str(tmp_path / "there"), False, {TRIALS[0]: ("x.1",)})
+    storage = CheckpointStorage(str(tmp_path / "there"), False, {TRIALS[0]: ("x.1",)})
     assert job.runtime.trial_dir is not None
     write(job.runtime.trial_dir, "checkpoints/steps-3-best-0.pt")
     fetch_files(storage, job)

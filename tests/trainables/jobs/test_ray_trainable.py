@@ -15,7 +15,7 @@ from trainables.core.runtime import Runtime
 from trainables.jobs import ray_trainable
 from trainables.jobs.node_folder import copy_checkpoint
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable, wait_for_storage
-from trainables.jobs.request import Job, Leader, Payload, Storage
+from trainables.jobs.request import CheckpointStorage, Job, Leader, Payload
 from trainables.machine.processes import host_name
 
 CONFIG = {
@@ -38,7 +38,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "trials").mkdir()
     leader = Leader(host_name(), os.getpid(), psutil.Process().create_time())
 
-    def made(storage: Storage | None, **more: Any) -> JobTrainable:
+    def made(storage: CheckpointStorage | None, **more: Any) -> JobTrainable:
         runtime = Runtime("cpu", None, tmp_path, tmp_path / "trials" / "t", run="run")
         job = Job("t", CONFIG, 0, runtime, **more)
         payload = Payload(job, "tests.ablate.synthetic:run_job", True, leader, 0.0, None, storage)
@@ -65,7 +65,7 @@ def test_without_storage_a_step_is_what_the_trial_tells(work: Any, tmp_path: Pat
 
 
 def test_the_end_is_stored_before_it_is_told(work: Any, tmp_path: Path) -> None:
-    actor = work(Storage(str(tmp_path / "there"), False, {}))
+    actor = work(CheckpointStorage(str(tmp_path / "there"), False, {}))
     reports: list[dict[str, Any]] = []
     while not (reports and reports[-1]["done"]):
         reports.append(actor.step())
@@ -82,10 +82,10 @@ def test_a_step_returns_while_an_epoch_lasts(
 ) -> None:
     monkeypatch.setenv("SYN_SLEEP", "1.0")
     monkeypatch.setattr(ray_trainable, "STEP_SECONDS", 0.05)
-    actor = work(Storage(str(tmp_path / "there"), False, {}))
+    actor = work(CheckpointStorage(str(tmp_path / "there"), False, {}))
     assert events(actor.step()) == []
     actor.cleanup()
-    assert actor._attempt is None
+    assert actor._locked_job is None
 
 
 def test_a_trial_goes_on_from_its_checkpoint_on_another_node(
@@ -97,7 +97,9 @@ def test_a_trial_goes_on_from_its_checkpoint_on_another_node(
     (before / "checkpoints").mkdir(parents=True)
     (before / "checkpoints" / "epoch.json").write_text('{"epoch": 1}')
     copy_checkpoint(before, tmp_path / "there" / "trials" / "t.1" / "checkpoint_000000")
-    actor = work(Storage(str(tmp_path / "there"), True, {"t": ("trials/t.2", "trials/t.1")}))
+    actor = work(
+        CheckpointStorage(str(tmp_path / "there"), True, {"t": ("trials/t.2", "trials/t.1")})
+    )
     while not actor.step()["done"]:
         pass
     assert (tmp_path / "starts").read_text() == "t train 2\n"

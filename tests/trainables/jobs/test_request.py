@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainables.core.code_version import Code
+from trainables.core.components import Code
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Fold, Job, Leader, Payload
 from trainables.words.errors import ConfigError

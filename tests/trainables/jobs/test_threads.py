@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from trainables.jobs.attempt import limit_threads
+from trainables.jobs.locked_job import limit_threads
 
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 VARIABLES += ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")

@@ -12,7 +12,7 @@ from pytorch_metric_learning import losses, miners
 from pytorch_metric_learning.distances import LpDistance
 
 from trainables import streams
-from trainables.core.network import build_method
+from trainables.core.assembly import build_method
 from trainables.losses.base import Geometry, Traits
 from trainables.methods.base import Method
 from trainables.methods.plain import Plain

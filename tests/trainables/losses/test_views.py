@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.oracles import pairs as oracles
 from tests.trainables.losses.cases import batch, made, same_value_and_gradients, value
 from trainables import streams
-from trainables.core.network import Network, build_method
+from trainables.core.assembly import Network, build_method
 from trainables.losses import geometry
 from trainables.losses.base import Geometry, Traits
 from trainables.methods.plain import Plain

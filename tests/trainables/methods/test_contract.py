@@ -19,8 +19,7 @@ from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress
 from trainables.methods.head import build_linear_head
 from trainables.methods.plain import Plain
-from trainables.methods.roles import list_trained_roles
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.errors import ConfigError
 
 FEATURES, D = methods.FEATURES, methods.D

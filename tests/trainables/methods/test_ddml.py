@@ -15,7 +15,7 @@ from tests.oracles import ddml as oracle
 from tests.trainables.methods import cases
 from tests.trainables.methods.cases import LABELS, B, C, D, base, build_on, compare, noise, step, x
 from trainables import streams
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.methods.ddml import DDML, DDMLState, log_softplus
 
 SCALE = 23.0

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tests.trainables import core_trials
 from trainables import load
 from trainables.backbones.extra_token import ExtraTokenViT
-from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.assembly import Network, build_method, build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.methods.base import METHODS, Progress, compute_class_logits

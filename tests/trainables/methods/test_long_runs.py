@@ -14,7 +14,7 @@ import torch
 
 from tests.steps import steps
 from tests.trainables.core_trials import merged
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.core.runtime import EpochReport, Runtime
 from trainables.core.trainer import Trainer
 from trainables.trial import TrialConfig

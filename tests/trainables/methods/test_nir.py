@@ -16,7 +16,7 @@ from tests.oracles import nir as oracle
 from tests.trainables.methods import cases
 from tests.trainables.methods.cases import LABELS, B, C, D, TwoCentres, built, step, x
 from trainables import streams
-from trainables.core.epoch_metrics import EpochMetrics
+from trainables.core.loss_terms import EpochMetrics
 from trainables.methods.nir import LIMIT, NIR, NIRState, exponential_with_tangent
 from trainables.trial import TrialConfig
 

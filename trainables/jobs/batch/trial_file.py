@@ -31,11 +31,11 @@ from typing import Any
 
 from trainables.backbones.weights import describe_missing_weights, fetch_weights
 from trainables.core import identity
-from trainables.core.code_version import Code, list_differing_components
-from trainables.core.trial_folder import CONFIG, RESULT, SOURCE, TRIALS, locate_trial_folder
+from trainables.core.components import Code, list_differing_components
+from trainables.core.runtime import CONFIG, RESULT, SOURCE, TRIALS, locate_trial_folder
 from trainables.data.cache import require_cache
 from trainables.data.splits import load_splits
-from trainables.jobs.attempt import Attempt, limit_threads
+from trainables.jobs.locked_job import LockedJob, limit_threads
 from trainables.jobs.request import Job, JsonSerializable
 from trainables.machine.processes import end_process_after
 from trainables.trial import TrialConfig
@@ -384,17 +384,17 @@ def run_trial(settings: BatchSettings, entry: Entry) -> dict[str, Any] | None:
     """
     job = settings.localize_job(entry)
     try:
-        attempt = Attempt(job, settings.runner, clean=settings.sweep.clean, lock_seconds=0.0)
+        locked = LockedJob(job, settings.runner, clean=settings.sweep.clean, lock_seconds=0.0)
     except TimeoutError:
         return None
-    with contextlib.closing(attempt):
-        if (attempt.folder / RESULT_NAME).exists():
+    with contextlib.closing(locked):
+        if (locked.folder / RESULT_NAME).exists():
             return None
-        events = attempt.receive_events(math.inf)
+        events = locked.receive_events(math.inf)
         # with fewer processes on the machine the trial may succeed, so write no result
         if str(events[-1].get("reason")).startswith(OUT_OF_MEMORY):
             raise OSError(events[-1]["reason"])
-        write_result(attempt.folder, entry, events)
+        write_result(locked.folder, entry, events)
         return events[-1]
 
 

@@ -9,15 +9,15 @@ import sys
 
 import torch
 
-from trainables.jobs.request import Request
-from trainables.jobs.views.embedded import Reader
+from trainables.jobs.request import ViewsRequest
+from trainables.jobs.views.embedded_split import TrialModel
 from trainables.words.errors import ConfigError, TrialFailure
 from trainables.words.files import write_json
 
 
 def main() -> int:
     """Compute the views of a request on standard input; return 1 if one of them failed."""
-    request = Request.from_dict(json.load(sys.stdin))
+    request = ViewsRequest.from_dict(json.load(sys.stdin))
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     code = 0
@@ -25,7 +25,7 @@ def main() -> int:
         model = None
         for view in trial.views:
             try:
-                model = model or Reader(trial.folder, request.device, request.cache)
+                model = model or TrialModel(trial.folder, request.device, request.cache)
                 path = view.locate_file(trial.folder)
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, model.read_view(view))

@@ -1,10 +1,13 @@
-"""Describe an embedding space: spectrum, distances, similar classes, recall by class size, map."""
+"""Describe an embedding space: spectrum, distances, classes, map, proxies, and images in it."""
 
+import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
+from trainables.core.evaluator import measure_images
 from trainables.evaluation.structure import (
     compute_class_means,
     compute_singular_shares,
@@ -12,17 +15,26 @@ from trainables.evaluation.structure import (
     squared_distances,
     sum_classes,
 )
-from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded, draw, fit_tsne
+from trainables.jobs.views.embedded_split import (
+    BLOCK,
+    VIEWS,
+    EmbeddedSplit,
+    draw,
+    fit_tsne,
+    list_points,
+)
 from trainables.words.errors import ConfigError
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
 LEAST_POINTS = 4  # of a map
+DIRECTIONS = 720  # of the whole circle
+ARC_DIRECTIONS = 2001  # between the two proxies
 
 
 @VIEWS.register("spectrum")
 @torch.inference_mode()
-def spectrum_of(split: Embedded) -> dict[str, Any]:
+def spectrum_of(split: EmbeddedSplit) -> dict[str, Any]:
     """Return the singular values of a split's unit embeddings, and how uneven they are.
 
     `shares` are the values, descending, over their sum; `spectrum` is ρ, the KL divergence of equal
@@ -34,7 +46,7 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
 
 @VIEWS.register("distances")
 @torch.inference_mode()
-def distances(split: Embedded, *, images: int) -> dict[str, Any]:
+def distances(split: EmbeddedSplit, *, images: int) -> dict[str, Any]:
     """Return the distribution of Euclidean distances between unit embeddings of drawn classes.
 
     Two classes are drawn, and more up to `images` images in all. `intra` and `inter` are shares of
@@ -83,7 +95,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
 
 @VIEWS.register("affinity")
 @torch.inference_mode()
-def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
+def affinity(split: EmbeddedSplit, *, classes: int) -> dict[str, Any]:
     """Return the `cosines` [C × C] between proxies of drawn training classes (DDML's supplement).
 
     A proxy is a vector by which a loss represents a class; several of a class are averaged. Without
@@ -117,7 +129,7 @@ def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
 
 @VIEWS.register("class_sizes")
 @torch.inference_mode()
-def class_sizes(split: Embedded) -> dict[str, Any]:
+def class_sizes(split: EmbeddedSplit) -> dict[str, Any]:
     """Return the recall at 1 of each class beside its size.
 
     Classes whose queries have no other image of the class to find are left out. `classes` are
@@ -151,7 +163,13 @@ def class_sizes(split: Embedded) -> dict[str, Any]:
 @VIEWS.register("embedding_map")
 @torch.inference_mode()
 def embedding_map(
-    split: Embedded, *, classes: int, points: int, pictures: int, perplexity: float, centred: bool
+    split: EmbeddedSplit,
+    *,
+    classes: int,
+    points: int,
+    pictures: int,
+    perplexity: float,
+    centred: bool,
 ) -> dict[str, Any]:
     """Return a t-SNE map of up to `points` images of `classes` drawn classes.
 
@@ -186,4 +204,118 @@ def embedding_map(
         **split.list_classes(positions),
         "of_classes": total,  # from which `classes` were drawn
         "pictures": [[number, thumbnail] for number, thumbnail in enumerate(thumbnails)],
+    }
+
+
+@VIEWS.register("plane")
+@torch.inference_mode()
+def plane(split: EmbeddedSplit, *, images: int, level: float) -> dict[str, Any]:
+    """Return the plane of the two training classes whose proxies (class vectors) are most alike.
+
+    DDML, Fig. 1b: a plain loss leaves hardly a direction between two training classes in which it
+    is unsure, so images of unseen classes fall to one of the two. With unit proxies a, b and e₁ =
+    a, e₂ = (b − ⟨a, b⟩ a) / ‖·‖, direction φ of the plane is v(φ) = cos φ e₁ + sin φ e₂, and
+
+        p(φ) = σ(s · (⟨v(φ), a⟩ − ⟨v(φ), b⟩)),   s the loss's logit scale, 1/τ of a softmax
+
+    The plane of an embedding of two dimensions is all of it; that of more dimensions is a section,
+    into which images are projected. The paper shows points of a plane instead of images, and its
+    data are not public.
+
+    `classes` names these two and the unseen class nearest to them. `points` are the coordinates
+    [x, y] of up to `images` images of each of the three, `proxies` the coordinates of the two
+    proxies, and `angle` the degrees between these. `sure` is the probability of the first class at
+    `DIRECTIONS` angles. `unsure` is the share of the angle between the proxies in which both
+    probabilities are below `level`. `dimensions` is the length of an embedding.
+    """
+    # find the two classes whose proxies are most alike
+    loss, train = split.network.method.loss, split.training
+    references, scale, geometry = loss.references(), loss.logit_scale, loss.geometry
+    width = split.rows.shape[1]
+    if (
+        references is None
+        or scale is None
+        or not geometry.is_cosine
+        or references.per_class > 1
+        or references.vectors.shape[1] != width
+    ):
+        raise ConfigError(
+            "figures, plane",
+            "The loss is no softmax over the cosines to one proxy of each class",
+            "Choose a cell with such a loss",
+        )
+    centres = F.normalize(sum_classes(references.vectors, references.labels)).cpu()
+    if len(centres) < 2:
+        raise ConfigError("figures, plane", "There is one training class", "Train on two or more")
+    cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
+    one, two = sorted(divmod(int(cosines.argmax()), len(centres)))  # row, column of the largest
+    first, second = centres[one], centres[two]
+
+    # span their plane, and find the unseen class nearest to both
+    basis = torch.stack([first, F.normalize(second - (first @ second) * first, dim=0)])
+    proxies = centres[[one, two]] @ basis.T
+    angle = math.acos(float((first @ second).clamp(-1, 1)))
+    sums = sum_classes(split.unit.cpu(), split.subset.labels)
+    sizes = torch.bincount(split.subset.labels, minlength=len(sums))[:, None]
+    unseen = int((sums / sizes @ centres[[one, two]].T).sum(1).argmax())
+
+    def project(part: EmbeddedSplit, label: int) -> list[list[float]]:
+        """Return coordinates of drawn images of a class in the plane."""
+        positions = (part.subset.labels == label).nonzero().squeeze(1)
+        positions = positions[draw(len(positions), "plane")[:images]].to(part.device)
+        return list_points((part.unit[positions].double().cpu() @ basis.T).tolist())
+
+    def compute_certainty(angles: Tensor) -> Tensor:
+        """Return the probability of the first class against the second at angles [T], float64."""
+        directions = torch.stack([angles.cos(), angles.sin()], 1)
+        return (float(scale) * (directions @ (proxies[0] - proxies[1]))).sigmoid()
+
+    # compute the certainty on the whole circle, and between the proxies
+    circle = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * math.pi / DIRECTIONS)
+    arc = compute_certainty(torch.linspace(0, angle, ARC_DIRECTIONS, dtype=torch.float64))
+    seen = split.model.embed_split("train")
+    return {
+        "classes": [train.classes[one], train.classes[two], split.subset.classes[unseen]],
+        "points": [project(seen, one), project(seen, two), project(split, unseen)],
+        "proxies": proxies.tolist(),
+        "sure": [round(float(p), 5) for p in compute_certainty(circle)],
+        "angle": math.degrees(angle),
+        "unsure": float((torch.maximum(arc, 1 - arc) < level).double().mean()),
+        "dimensions": width,
+    }
+
+
+@VIEWS.register("uncertainty")
+@torch.inference_mode()
+def uncertainty(split: EmbeddedSplit, *, images: int, ends: int) -> dict[str, Any]:
+    """Return what the method measures of up to `images` drawn images, such as their uncertainty.
+
+    IDML measures the uncertainty ‖u‖ of images and of their mixtures (Fig. 6 and 8).
+
+    `values` has all values of each measurement. `low` and `high` are picture, class and value of
+    the `ends` images with the lowest and the highest values of the first measurement.
+    """
+    # draw images and measure them
+    method, subset = split.network.method, split.subset
+    if not method.MEASURES:
+        raise ConfigError(
+            "figures, uncertainty",
+            "The method has no uncertainty",
+            "Choose a cell of IDML or of a similar method",
+        )
+    positions = draw(len(subset), "uncertainty")[:images]
+    values = measure_images(split.network, split.inputs, subset, positions, split.device)
+
+    # list the images with the lowest and highest values
+    first = next(iter(values.values()))
+    ranked = first.argsort(stable=True)
+
+    def describe(ranks: Tensor) -> list[dict[str, Any]]:
+        pairs = zip(positions[ranks].tolist(), first[ranks].tolist(), strict=True)
+        return [split.describe_image(position, value=value) for position, value in pairs]
+
+    return {
+        "values": {name: [float(f"{x:.5g}") for x in v.tolist()] for name, v in values.items()},
+        "low": describe(ranked[:ends]),
+        "high": describe(ranked.flip(0)[:ends]),
     }

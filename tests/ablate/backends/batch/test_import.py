@@ -19,7 +19,7 @@ from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import facts, here, synthetic_settings
 from tests.ablate.driven import dispatch, drain
-from trainables.core import source_digests
+from trainables.core import components
 from trainables.jobs.batch import trial_file as files
 from trainables.jobs.batch.trial_file import read_sheet, write_sheet
 from trainables.words.errors import ConfigError
@@ -163,9 +163,9 @@ def test_results_of_other_code_are_recorded_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, out = run_batch(tmp_path, sources=True), tmp_path / "out"
-    real = source_digests.compute_component_digest
+    real = components.compute_component_digest
     monkeypatch.setattr(
-        source_digests,
+        components,
         "compute_component_digest",
         lambda name: ("a", "") if name == "method.ddml" else real(name),
     )

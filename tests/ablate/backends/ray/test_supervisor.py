@@ -21,7 +21,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
-from trainables.jobs.attempt import RETRIES
+from trainables.jobs.locked_job import RETRIES
 from trainables.machine.processes import list_session_processes
 
 Made = tuple[Supervisor, io.StringIO]

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainables import core_trials
-from trainables.core import components, source_digests
-from trainables.core.code_version import Code
-from trainables.core.components import EVALUATOR, list_components
+from trainables.core import components
+from trainables.core.components import EVALUATOR, Code, list_components
 from trainables.core.identity import build_trial_id, compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
@@ -29,7 +28,7 @@ HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 def code(config: dict[str, Any]) -> Code:
     names = [*list_components(config), EVALUATOR]
-    hashes = {name: source_digests.compute_component_digest(name)[0] for name in names}
+    hashes = {name: components.compute_component_digest(name)[0] for name in names}
     return Code(
         hashes=hashes,
         revisions={name: components.get_revision(name) for name in names},

@@ -16,7 +16,7 @@ import pytest
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
 from tests.trainables.jobs.batch import made
-from trainables.core import source_digests
+from trainables.core import components
 from trainables.core.runtime import Runtime
 from trainables.jobs.batch import __main__ as command
 from trainables.jobs.batch import trial_file as files
@@ -169,12 +169,12 @@ def refused(
 
 
 def test_other_code_is_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = source_digests.compute_component_digest
+    real = components.compute_component_digest
 
     def edited(name: str) -> tuple[str | None, str]:
         return ("0" * 16, "") if name == "loss.proxy_anchor" else real(name)
 
-    monkeypatch.setattr(source_digests, "compute_component_digest", edited)
+    monkeypatch.setattr(components, "compute_component_digest", edited)
     # The cells were written before the edit.
     monkeypatch.setattr(made, "code", lambda config: SAVED)
     assert "source of loss.proxy_anchor differs from the source on the machine" in refused()

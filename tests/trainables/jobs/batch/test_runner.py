@@ -9,7 +9,7 @@ import torch
 from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
-from trainables.core.trial_folder import LOCK
+from trainables.core.runtime import LOCK
 from trainables.jobs.batch import trial_file as files
 from trainables.jobs.batch.trial_file import (
     BatchSettings,

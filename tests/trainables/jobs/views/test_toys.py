@@ -16,14 +16,14 @@ from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, View
-from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.jobs.views.embedded_split import EmbeddedSplit, TrialModel
 from trainables.words.errors import ConfigError
 
 RATE, DARK, TEMPERATURE = 0.3, 0.25, 0.05
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: Path) -> Reader:
+def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: Path) -> TrialModel:
     folder = tmp_path_factory.mktemp("trial")
     config = core_trials.config(
         drawn,
@@ -35,10 +35,10 @@ def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
     runtime = Runtime("cpu", 1, shared_cache, folder)
     *_, last = run_job(Job("t", config.model_dump(mode="json"), 0, runtime))
     assert last["event"] == "final"
-    return Reader(folder, "cpu", shared_cache)
+    return TrialModel(folder, "cpu", shared_cache)
 
 
-def asked(model: Reader, kind: str, split: str, **options: Any) -> dict[str, Any]:
+def asked(model: TrialModel, kind: str, split: str, **options: Any) -> dict[str, Any]:
     actual = model.read_view(View("x", kind, {"split": split, **options}))
     json.dumps(actual, allow_nan=False)
     return actual
@@ -50,7 +50,7 @@ def unit(rows: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["train", "test"])
-def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
+def test_recall_of_each_class_beside_its_size(model: TrialModel, name: str) -> None:
     actual, split = asked(model, "class_sizes", name), model.embed_split(name)
     z, labels = unit(split.rows), split.subset.labels.tolist()
     names, train = split.subset.classes, model.splits.train
@@ -72,7 +72,7 @@ def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
     assert (name == "train") == (actual["trained"] == actual["sizes"])
 
 
-def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
+def test_the_plane_of_the_two_proxies_most_alike(model: TrialModel) -> None:
     actual, split = asked(model, "plane", "test", images=3, level=0.8), model.embed_split("test")
     references = model.network.method.loss.references()
     assert references is not None
@@ -107,7 +107,7 @@ def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
     assert [len(points) for points in actual["points"]][2] == 3
 
 
-def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+def descended(split: EmbeddedSplit, places: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Unit embeddings before and after the step, its gradients by hand."""
     shown, backbone = split.load_pictures(places)
     images = shown.double().numpy()
@@ -136,7 +136,7 @@ def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.nda
     return unit(z), unit(after)
 
 
-def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
+def test_a_single_step_is_gradient_descent_on_the_loss(model: TrialModel) -> None:
     split = model.embed_split("train")
     weights_before = {name: value.clone() for name, value in model.network.state_dict().items()}
     actual = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
@@ -156,7 +156,7 @@ def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
 
 
 def test_what_has_no_plane_and_no_finite_step_is_told(
-    model: Reader, monkeypatch: pytest.MonkeyPatch
+    model: TrialModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="is not finite"):
         asked(model, "single_step", "train", images=8, rate=1e38, dark=DARK)

@@ -18,9 +18,9 @@ from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.jobs.job import run_job
-from trainables.jobs.request import Job, Request, TrialViews, View
-from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
-from trainables.jobs.views.grad_cam import _compute_cam
+from trainables.jobs.request import Job, TrialViews, View, ViewsRequest
+from trainables.jobs.views.embedded_split import VIEWS, EmbeddedSplit, TrialModel
+from trainables.jobs.views.pictures import _compute_cam
 from trainables.words.errors import ConfigError
 
 CLOSE = 1e-5  # float32 embeddings
@@ -43,28 +43,28 @@ def trial(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 
 @pytest.fixture(scope="module")
-def model(trial: Path, shared_cache: Path) -> Reader:
-    return Reader(trial, "cpu", shared_cache)
+def model(trial: Path, shared_cache: Path) -> TrialModel:
+    return TrialModel(trial, "cpu", shared_cache)
 
 
 @pytest.fixture(scope="module")
-def split(model: Reader) -> Embedded:
+def split(model: TrialModel) -> EmbeddedSplit:
     return model.embed_split("test")
 
 
-def unit(split: Embedded) -> np.ndarray:
+def unit(split: EmbeddedSplit) -> np.ndarray:
     rows = split.rows.double().numpy()
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
+def asked(model: TrialModel, kind: str, **options: Any) -> dict[str, Any]:
     actual = model.read_view(View("x", kind, {"split": "test", **options}))
     json.dumps(actual, allow_nan=False)
     return actual
 
 
 def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
-    model: Reader, split: Embedded
+    model: TrialModel, split: EmbeddedSplit
 ) -> None:
     actual = asked(model, "gallery", **GALLERY)
     z, labels = unit(split), split.subset.labels.numpy()
@@ -98,7 +98,7 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     assert (wrong - right)[failed] == pytest.approx(expected, abs=CLOSE)
 
 
-def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
+def test_spectrum_and_distances(model: TrialModel, split: EmbeddedSplit) -> None:
     z, labels = unit(split), split.subset.labels.numpy()
     actual = asked(model, "spectrum")
     singular = np.linalg.svd(z, compute_uv=False)
@@ -118,7 +118,7 @@ def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
 
 
 def test_a_centred_map_is_of_what_differs_within_classes(
-    model: Reader, split: Embedded, monkeypatch: pytest.MonkeyPatch
+    model: TrialModel, split: EmbeddedSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: list[np.ndarray] = []
 
@@ -140,7 +140,7 @@ def test_a_centred_map_is_of_what_differs_within_classes(
     assert (options[0] ** 2).sum() == pytest.approx(within, rel=1e-4)
 
 
-def test_affinity_is_of_the_proxies(model: Reader) -> None:
+def test_affinity_is_of_the_proxies(model: TrialModel) -> None:
     actual = asked(model, "affinity", split="train", classes=200)
     references = model.network.method.loss.references()
     assert references is not None and actual["of"] == "proxies"
@@ -189,7 +189,7 @@ def test_grad_cam_is_the_paper_s(kind: str) -> None:
     assert not flat.any()
 
 
-def test_grad_cam_has_a_map_a_term(model: Reader) -> None:
+def test_grad_cam_has_a_map_a_term(model: TrialModel) -> None:
     actual = asked(model, "grad_cam", split="train", images=2, terms=["metric"])
     assert actual["terms"] == ["metric"] and len(actual["rows"]) == 2
     assert np.asarray(actual["rows"][0]["maps"]["metric"]).ndim == 2
@@ -197,7 +197,7 @@ def test_grad_cam_has_a_map_a_term(model: Reader) -> None:
         asked(model, "grad_cam", split="train", images=2, terms=["metrik"])
 
 
-def test_uncertainty_is_ranked(model: Reader) -> None:
+def test_uncertainty_is_ranked(model: TrialModel) -> None:
     actual = asked(model, "uncertainty", images=20, ends=3)
     values = next(iter(actual["values"].values()))
     assert len(values) == 20 and {*actual["values"]} == {*model.network.method.MEASURES}
@@ -214,7 +214,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
     trials = (TrialViews(trial, (good, bad)), TrialViews(tmp_path / "empty", (good,)))
-    request = Request(trials, "cpu", 1, shared_cache)
+    request = ViewsRequest(trials, "cpu", 1, shared_cache)
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),
@@ -233,7 +233,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     assert not bad.locate_file(trial).exists()
 
 
-def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_told(model: TrialModel, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="needs 4"):
         asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())
