@@ -88,13 +88,11 @@ def load_stored(folder: Path, listing: Listing, config: DataConfig) -> Images:
         """Return an image's entry in the store, its pixels, and its values of more than 8 bits."""
         if is_encoded:
             with name_unreadable_file(image.path):
-                content: bytes | memoryview = image.path.read_bytes()
-            whole = image._replace(content=content)
-            pixels, values = decode_with_values(whole, None, grey_range)
-        else:
-            pixels, values = decode_with_values(image, short, grey_range)
-            content = np.ascontiguousarray(pixels).data
-        return (content, *pixels.shape[:2]), pixels, values
+                content = image.path.read_bytes()
+            pixels, values = decode_with_values(image._replace(content=content), None, grey_range)
+            return (content, *pixels.shape[:2]), pixels, values
+        pixels, values = decode_with_values(image, short, grey_range)
+        return (np.ascontiguousarray(pixels).data, *pixels.shape[:2]), pixels, values
 
     def build_store(fresh: Path) -> None:
         """Write all images into a file, and a table: start, length if encoded, height, width."""
