@@ -13,13 +13,14 @@ from ablate.engine.driver_status import resolve_output_folder
 from ablate.engine.resources import request_without_local_check, resolve_request
 from ablate.engine.settings import RUNNER, Outcome, RunOptions, Settings, collect_provenance
 from ablate.ledger.records import Records
-from ablate.ledger.results import Best, build_result_rows, find_best
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Fingerprint, Overrides, Plan
+from ablate.results import Best, build_result_rows, find_best, read_frame
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.store import Store
 from ablate.tracking.tracker import build_trackers
+from reports.frame import Frame
 from trainables.words.metrics import is_listed
 from trainables.words.terminal import show_progress
 from trainables.words.texts import check_values
@@ -96,8 +97,7 @@ class Results:
         """
         import pandas as pd
 
-        with Records(self.ledger) as records:
-            return pd.DataFrame(build_result_rows(records, self.sweep_id))
+        return pd.DataFrame(build_result_rows(self._read()))
 
     def best(self, study: str | None = None) -> Best:
         """Return a study's best cell; without a name, compare all studies by the sweep's objective.
@@ -107,8 +107,11 @@ class Results:
         Raises:
             ConfigError: there is no such study, or it has no result.
         """
+        return find_best(self._read(), study, self.ledger.parent)
+
+    def _read(self) -> Frame:
         with Records(self.ledger) as records:
-            return find_best(records, self.sweep_id, study, self.ledger.parent)
+            return read_frame(records, self.sweep_id)
 
 
 def prepare(

@@ -1,13 +1,13 @@
 """Choose the best cell of a study, and write its configuration as a spec that runs it.
 
-`ablate best` and `results.best()` read a study's cells from the ledger, the report reads them from
-MLflow. All choose and write by this module, and so give the same spec.
+`ablate best`, `results.best()` and the report choose and write by this module, and so give the same
+spec.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
@@ -15,24 +15,11 @@ from reports.frame import get_main_objective, list_objectives
 from reports.tables.labels import to_slug
 
 if TYPE_CHECKING:
-    from reports.frame import Frame
+    from reports.frame import DataFrame, Frame
 
 PLACES = {"splits": "part", "folds": "fold"}  # key of a study → of `data.split` in its trials
 CARRIED = (*PLACES, "objectives", "metrics")  # keys of a study that its best configuration keeps
 Key = TypeVar("Key")
-
-
-class CellTrial(NamedTuple):
-    """A trial of a cell: one for each seed, and for each fold or split.
-
-    status: None if the trial was planned and has no record.
-    values: of the study's objectives; NaN where the trial has none.
-    """
-
-    trial_id: str
-    seed: int
-    status: str | None
-    values: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -66,33 +53,39 @@ def rank_cells(
     return sorted(ranked, key=lambda item: [s * x for s, x in zip(signs, item[1], strict=True)])
 
 
-def choose_best_cell(
-    cells: Mapping[str, Sequence[CellTrial]], objectives: Sequence[tuple[str, bool]]
-) -> BestCell | None:
+def find_best_cell(cells: "DataFrame", objectives: Sequence[tuple[str, bool]]) -> BestCell | None:
     """Return the cell of a study that its sweep ranks first by the results so far; None if none.
 
-    Cells with a failed trial or with fewer trials than others, which a race has dropped, are left
-    out. While trials are missing, the cells with the most results are compared.
+    Cells that broke the limits of their search, cells with a failed trial, and cells with fewer
+    trials than others, which a race has dropped, are left out. While trials are missing, the cells
+    with the most results are compared.
+
+    Args:
+        cells: the study's rows of `Frame.cells`.
     """
-    n_trials = max(map(len, cells.values()), default=0)
+    metrics, rows = [metric for metric, _ in objectives], dict[str, list[Mapping[Any, Any]]]()
+    for row in cells[cells["status"] != "infeasible"].to_dict("records"):
+        rows.setdefault(row["cell"], []).append(row)
+    n_trials = max(map(len, rows.values()), default=0)
     finished = {
-        cell: [trial for trial in trials if trial.status == "done"]
-        for cell, trials in cells.items()
-        if len(trials) == n_trials and all(trial.status != "failed" for trial in trials)
+        cell: [row for row in group if row["status"] == "done"]
+        for cell, group in rows.items()
+        if len(group) == n_trials and all(row["status"] != "failed" for row in group)
     }
     n_results = max(map(len, finished.values()), default=0)
     means = {
-        cell: average_values([trial.values for trial in trials])
-        for cell, trials in finished.items()
-        if len(trials) == n_results
+        cell: average_values([[row.get(metric) for metric in metrics] for row in group])
+        for cell, group in finished.items()
+        if len(group) == n_results
     }
     ranked = rank_cells(means, objectives)
     if not ranked:
         return None
     cell, values = ranked[0]
-    best_first = sorted(finished[cell], key=lambda trial: trial.values[0], reverse=objectives[0][1])
-    trial_ids, seeds, *_ = zip(*best_first, strict=True)
-    return BestCell(cell, values[0], trial_ids, seeds)
+    metric, is_higher_better = objectives[0]
+    best_first = sorted(finished[cell], key=lambda row: row[metric], reverse=is_higher_better)
+    trial_ids = tuple(str(row["trial_id"]) for row in best_first)
+    return BestCell(cell, values[0], trial_ids, tuple(int(row["seed"]) for row in best_first))
 
 
 def list_unit_paths(declared: Mapping[str, Any]) -> list[str]:
@@ -159,13 +152,8 @@ def format_best_config(frame: "Frame", study: str) -> str | None:
 
     Of several searches, the first one is written.
     """
-    objectives, cells = list_objectives(frame.document, study), dict[str, list[CellTrial]]()
-    for row in frame.cells[frame.cells["study"] == study].to_dict("records"):
-        if row["status"] != "infeasible":
-            values = [float(row.get(metric, math.nan)) for metric, _ in objectives]
-            trial = CellTrial(row["trial_id"], int(row["seed"]), row["status"], values)
-            cells.setdefault(row["cell"], []).append(trial)
-    best = choose_best_cell(cells, objectives)
+    cells = frame.cells[frame.cells["study"] == study]
+    best = find_best_cell(cells, list_objectives(frame.document, study))
     if best is None:
         return None
     first = frame.trials.set_index("trial_id").loc[best.trials[0]]

@@ -1,4 +1,4 @@
-"""Compile a sweep's MLflow runs into files: tables, figures, page, best configurations."""
+"""Compile a sweep's results into files: tables, figures, page, best configurations."""
 
 import hashlib
 import itertools
@@ -27,7 +27,6 @@ from reports.tables.notes import EFFECT_SIZES
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
 from trainables.words.errors import StoreUnavailable
-from trainables.words.metrics import declare_metrics
 from trainables.words.secrets import (
     SERVED,
     build_run_path,
@@ -51,7 +50,7 @@ class Report:
         text: verdict and tables for a terminal, and the studies that have not begun.
         html: the page.
         paths: all written files by name.
-        frame: the runs from which it was made.
+        frame: the results from which it was made.
     """
 
     text: str
@@ -66,21 +65,21 @@ def compile_report(
     out_dir: str | Path,
     *,
     log_to_parent: bool = True,
-    provide_views: Callable[[Frame], None] | None = None,
+    load: Callable[[str, str], Frame] = load_frame,
 ) -> Report:
-    """Compile the report of a sweep from its MLflow runs.
+    """Compile the report of a sweep.
 
-    The same runs give the same files, byte for byte. In the report of an incomplete sweep, missing
-    results are marked, and studies that have not begun are named, but have no tables or figures.
+    The same results give the same files, byte for byte. In the report of an incomplete sweep,
+    missing results are marked; studies that have not begun are named, but have no tables or
+    figures.
 
     Args:
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id.
         out_dir: parent of the report's folder `<name>-<sweep_id>`.
         log_to_parent: also log the files as artifacts `report/…` of the sweep's parent run, unless
-            it has the same files already.
-        provide_views: adds what the runs lack: a reader of values by class, and the data of
-            figures of trained models.
+            it has the same files already, or is not in MLflow.
+        load: reads the results of a sweep in a store.
 
     Raises:
         ReportError: there is no such sweep, or the recipe names something that does not exist.
@@ -89,10 +88,7 @@ def compile_report(
     from mlflow.exceptions import MlflowException
 
     try:
-        frame = load_frame(tracking_uri, sweep_id)
-        declare_metrics(frame.document.get("metrics") or {})
-        if provide_views is not None:
-            provide_views(frame)
+        frame = load(tracking_uri, sweep_id)
         folder = locate_report(out_dir, frame.document["name"], sweep_id)
         return _write_report(tracking_uri, frame, folder, log_to_parent)
     except MlflowException as error:
@@ -112,18 +108,15 @@ def compile_live_page(
     sweep_id: str,
     out_dir: str | Path,
     progress: Mapping[str, tuple[int, int]],
-    provide: Callable[[Frame], None] | None = None,
+    load: Callable[[str, str], Frame] = load_frame,
 ) -> Path:
-    """Write the page of a running sweep from its MLflow runs, without the report's other files.
+    """Write the page of a running sweep, without the report's other files.
 
     Figures of trained models, best configurations, and verdicts of studies in which a trial has not
-    ended are left out. progress: see `Frame`; provide: called with the frame first.
+    ended are left out. progress: see `Frame`; load: reads the results of a sweep in a store.
     """
-    frame = load_frame(tracking_uri, sweep_id)
+    frame = load(tracking_uri, sweep_id)
     frame.progress = progress
-    if provide is not None:
-        provide(frame)
-    declare_metrics(frame.document.get("metrics") or {})
     folder = locate_report(out_dir, frame.document["name"], sweep_id)
     with TemporaryDirectory() as drafts:
         tables, judged, drawings = _compile_content(frame, Path(drafts), png=False)
@@ -133,7 +126,8 @@ def compile_live_page(
         )
     folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "report.html", page)
-    _set_run_description(tracking_uri, frame, judged, folder)
+    if frame.parents[0].run_id:
+        _set_run_description(tracking_uri, frame, judged, folder)
     return folder / "report.html"
 
 
@@ -198,7 +192,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     for name, text in texts.items():
         paths[name] = folder / name
         replace_text(paths[name], text)
-    if log_to_parent:
+    if log_to_parent and frame.parents[0].run_id:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame, judged, folder)
     text = _format_terminal_text(frame, tables, judged, best)

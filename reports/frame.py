@@ -1,6 +1,7 @@
-"""Read a sweep's runs from MLflow into tidy tables.
+"""Hold the results of a sweep in tidy tables, which tables, figures and commands read.
 
-Runs of several parents (one sweep on several machines with one server) are merged.
+`ablate/results.py` fills a `Frame` from the ledger, and `load_frame` fills one from MLflow, where
+runs of several parents (one sweep on several machines with one server) are merged.
 """
 
 import gc
@@ -9,11 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reports.recipe import Recipe
 from reports.store import load_artifact, open_client, search_runs
 from trainables.words.errors import ReportError
+from trainables.words.metrics import declare_metrics
 from trainables.words.secrets import redact_uri
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ GIVEN_UP = "given up after"  # in the reason of a trial that the machine ended a
 NO_RUN = "planned, no run in the store"
 OTHER = ", not neutral"  # end of the name of a row around the best cell that is not neutral
 TRIAL_KEYS = (
-    *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
+    *("trial_id", "run_id", "seed", "status", "reason"),
     *("tags", "config", "params", "ratios"),
 )
 TRIAL_COLUMNS = ("status", "reason", "run_id")  # of a cell's trial
@@ -44,7 +46,10 @@ ClassReader = Callable[[str, str], Mapping[str, Any] | None]
 
 @dataclass(frozen=True)
 class Parent:
-    """One parent run: its tags, and the `sweep.json` that the tracker logged."""
+    """One parent run: its tags, and what describes the sweep (`sweep.json` in MLflow).
+
+    A sweep that no tracker has written to MLflow has one, whose ids are empty.
+    """
 
     run_id: str
     experiment_id: str
@@ -52,15 +57,25 @@ class Parent:
     document: dict[str, Any]
 
 
+class RunSource(Protocol):
+    """Where the parts of runs lie that few tables and figures need."""
+
+    def read_history(self, run_id: str, metric: str) -> dict[int, float]:
+        """Return epoch → value of a metric of a run, in the order of the epochs."""
+
+    def read_view(self, run_id: str, name: str) -> dict[str, Any] | None:
+        """Return the data about a run's trained model that a figure needs, or None."""
+
+
 class Frame:
     """Cells and trials of one sweep.
 
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
-        trials: one row per trial: trial_id, run_id, parent_run_id, seed, status, reason, tags,
-            config and params (dicts: all settings of the trial, nested and by path as text), ratios
-            (dicts: metrics with `RATIO` in their names → last value), and a column per final metric
-            (`val/map_at_r`, `seconds`, …).
+        trials: one row per trial: trial_id, run_id (of MLflow, or else the trial's id), seed,
+            status, reason, tags, config and params (dicts: all settings of the trial, nested and by
+            path as text), ratios (dicts: metrics with `RATIO` in their names → last value), and a
+            column per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
@@ -71,17 +86,18 @@ class Frame:
             if the sweep does not run.
     """
 
-    def __init__(self, client: Any, parents: Sequence[Parent], trials: DataFrame) -> None:
-        """Take the parent runs and the table of trials, and build the table of cells from them."""
-        self._client = client
+    def __init__(
+        self, source: RunSource | None, parents: Sequence[Parent], trials: DataFrame
+    ) -> None:
+        """Build the table of cells, and declare the metrics that other packages have."""
+        self._source = source
+        declare_metrics(parents[0].document.get("metrics") or {})
         self.parents = tuple(parents)
         self.trials = trials
         self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
         self.cells = _build_cells_table(self.parents, trials, self.metrics)
         self.progress: Mapping[str, tuple[int, int]] = {}
         self.read_classes: ClassReader | None = None
-        # (run id, metric) → (epoch, value) of the curves that were read
-        self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
 
     @property
     def document(self) -> dict[str, Any]:
@@ -196,28 +212,20 @@ class Frame:
         return list_objectives(self.document, study)[0]
 
     def load_curves(self, metric: str, run_ids: Iterable[str]) -> DataFrame:
-        """Return a table of a metric after each epoch of these runs: run_id, epoch, value.
-
-        Each curve is read from MLflow once. An epoch that a resumed trial logged twice counts once.
-        """
+        """Return a table of a metric after each epoch of these runs: run_id, epoch, value."""
         import pandas as pd
 
-        rows: list[tuple[str, int, float]] = []
-        for run_id in run_ids:
-            key = (run_id, metric)
-            if key not in self._histories:
-                points = self._client.get_metric_history(run_id, metric)
-                self._histories[key] = sorted({p.step: p.value for p in points}.items())
-            rows += [(run_id, epoch, value) for epoch, value in self._histories[key]]
+        assert self._source is not None
+        rows = [
+            (run_id, epoch, value)
+            for run_id in run_ids
+            for epoch, value in self._source.read_history(run_id, metric).items()
+        ]
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return the data about a run's trained model that were logged for a figure, or None."""
-        path = f"views/{name}.json"
-        if path not in {file.path for file in self._client.list_artifacts(run_id, "views")}:
-            return None
-        content: dict[str, Any] = json.loads(load_artifact(self._client, run_id, path))
-        return content
+        return self._source.read_view(run_id, name) if self._source else None
 
 
 def get_main_objective(document: Mapping[str, Any]) -> str:
@@ -232,12 +240,42 @@ def list_objectives(document: Mapping[str, Any], study: str) -> list[tuple[str, 
     return [(str(goal["metric"]), goal.get("direction") != "minimize") for goal in goals]
 
 
+class MlflowRuns:
+    """Read parts of runs from MLflow, each curve once."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._histories: dict[tuple[str, str], dict[int, float]] = {}
+
+    def read_history(self, run_id: str, metric: str) -> dict[int, float]:
+        """Return a run's curve; an epoch that a resumed trial logged twice counts once."""
+        key = (run_id, metric)
+        if key not in self._histories:
+            points = self.client.get_metric_history(run_id, metric)
+            self._histories[key] = dict(sorted({p.step: p.value for p in points}.items()))
+        return self._histories[key]
+
+    def read_view(self, run_id: str, name: str) -> dict[str, Any] | None:
+        """Return the data about a run's trained model that were logged for a figure, or None."""
+        path = f"views/{name}.json"
+        if path not in {file.path for file in self.client.list_artifacts(run_id, "views")}:
+            return None
+        content: dict[str, Any] = json.loads(load_artifact(self.client, run_id, path))
+        return content
+
+
+def search_parents(client: Any, sweep_id: str = "") -> list[Any]:
+    """Return the parent runs of a sweep, or of all sweeps, in a store, oldest first."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    condition = "tags.`ablate.kind` = 'sweep'"
+    condition += f" and tags.`ablate.sweep_id` = '{sweep_id}'" if sweep_id else ""
+    return search_runs(client, experiments, condition) if experiments else []
+
+
 def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
     """Read all parent runs of a sweep and the runs of its trials; ReportError if there are none."""
     client = open_client(tracking_uri)
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{sweep_id}'"
-    runs = search_runs(client, experiments, condition) if experiments else []
+    runs = search_parents(client, sweep_id)
     if not runs:
         uri = redact_uri(tracking_uri)
         raise ReportError(f"{uri} has no sweep {sweep_id}. Give the id of a sweep in this store.")
@@ -253,32 +291,20 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
         for parent in parents:
             condition = f"tags.`{PARENT_TAG}` = '{parent.run_id}'"
             children += search_runs(client, [parent.experiment_id], condition)
-        return Frame(client, parents, _build_trial_rows(children))
+        return Frame(MlflowRuns(client), parents, build_trials_table(_list_trial_rows(children)))
     finally:
         gc.enable()
 
 
-def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return nested settings as a flat dict: dotted path → value, as JSON unless it is text."""
     flat: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, dict) and value:
-            flat |= _flatten_settings(value, f"{prefix}{key}.")
+            flat |= flatten_settings(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return flat
-
-
-def _unflatten_settings(params: Mapping[str, str]) -> dict[str, Any]:
-    """Return a run's settings from its parameters: the inverse of `_flatten_settings`."""
-    settings: dict[str, Any] = {}
-    for path, text in sorted(params.items()):
-        *parents, last = path.split(".")
-        branch = settings
-        for name in parents:
-            branch = branch.setdefault(name, {})
-        branch[last] = parse_setting(text)
-    return settings
 
 
 def parse_setting(text: str) -> Any:
@@ -297,29 +323,26 @@ def _join_split_tag(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
+def _list_trial_rows(runs: Iterable[Any]) -> list[dict[str, Any]]:
     """Return one row for each trial, from its run with the best status (of equal ones, the oldest).
 
-    Settings are read from the tag `ablate.config`, or from parameters in stores of older versions.
+    Settings are read from the tag `ablate.config`, because parameters lack defaults.
     """
-    import pandas as pd
-
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
         tags, metric_values = run.data.tags, run.data.metrics
         if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
             continue  # the run is not of a trial, or a later run replaces it
-        settings = json.loads(_join_split_tag(tags, "ablate.config") or "{}")
+        settings = json.loads(_join_split_tag(tags, "ablate.config"))
         row: dict[str, Any] = {
             "trial_id": tags["ablate.trial_id"],
             "run_id": run.info.run_id,
-            "parent_run_id": tags[PARENT_TAG],
             "seed": int(tags["ablate.seed"]),
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
-            "config": settings or _unflatten_settings(run.data.params),
-            "params": _flatten_settings(settings) or dict(run.data.params),
+            "config": settings,
+            "params": flatten_settings(settings),
             "ratios": {name: x for name, x in sorted(metric_values.items()) if RATIO in name},
         }
         row |= {
@@ -330,7 +353,14 @@ def _build_trial_rows(runs: Iterable[Any]) -> DataFrame:
         known_run = rows.get(row["trial_id"])
         if known_run is None or STATUS_RANKS[row["status"]] < STATUS_RANKS[known_run["status"]]:
             rows[row["trial_id"]] = row
-    frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
+    return list(rows.values())
+
+
+def build_trials_table(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """Return the table of trials: `TRIAL_KEYS`, then the metrics by name."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows), columns=None if rows else list(TRIAL_KEYS))
     metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
     return frame[[*TRIAL_KEYS, *metrics]]
 
@@ -358,7 +388,7 @@ def _build_cells_table(
     cells += [
         {**cell, "seed": trial["seed"], "trial_id": trial_id}
         for trial_id, trial in by_trial.items()
-        for cell in json.loads(trial["tags"]["ablate.cells"] or "[]")
+        for cell in json.loads(trial["tags"].get("ablate.cells") or "[]")
     ]
     planned: dict[tuple[Any, ...], dict[str, Any]] = {}
     for cell in cells:

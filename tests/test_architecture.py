@@ -34,10 +34,11 @@ ablate.plan
 ablate.spec
 ablate.designs
 ablate.storage
-ablate.ledger           ablate.samplers      ablate.schedulers
+ablate.results
+ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
 
 reports.readme
-reports.compile         reports.sweeps
+reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
 reports.tables

@@ -19,8 +19,9 @@ from ablate.designs.promote import SOURCE
 from ablate.ledger import queries
 from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
-from ablate.ledger.results import find_best_cell
+from ablate.results import read_frame
 from ablate.samplers.sampling import get_sampler_name
+from reports.best import find_best_cell
 from reports.frame import list_objectives
 from reports.stats.power import POWER
 from reports.tables.labels import format_level
@@ -268,15 +269,13 @@ def _explain_cell(records: Records, trial: Row, cell: Row) -> str:
     if cell["cell"] == NEUTRAL:
         text += f" The method is switched off, at the best values of {study[NEUTRAL]['best_of']}."
     elif design == "search" and key is not None:
-        objectives = list_objectives(spec, cell["study"])
+        frame = read_frame(records, cell["sweep_id"])
+        objectives = list_objectives(frame.document, cell["study"])
         known, sentences = _explain_proposal(records.list_proposals(key), row["idx"], study)
-        cells: dict[str, list[Row]] = {}
-        for each in same_study:
-            cells.setdefault(each["cell"], []).extend([each] if each["idx"] in known else [])
-        best = find_best_cell(records, cells, objectives)
-        text += sentences + (
-            f" The best of them by {objectives[0][0]} was {best.cell}." if best else ""
-        )
+        of_study = frame.cells[frame.cells["study"] == cell["study"]]
+        best = find_best_cell(of_study[of_study["idx"].isin(known)], objectives)
+        text += sentences
+        text += f" The best of them by {objectives[0][0]} was {best.cell}." if best else ""
     elif SOURCE in row["coords"]:
         text += f" It trains cell {row['coords'][SOURCE]} of {study.get('of')} again."
     else:

@@ -4,17 +4,17 @@ import argparse
 import shlex
 import shutil
 import sys
-from math import inf
+from math import inf, isnan
 from pathlib import Path
 
 from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
-from ablate.ledger.records import Records
-from ablate.ledger.results import collect_metrics, find_best
+from ablate.ledger.records import LEDGER, Records
+from ablate.results import find_best, read_frame
 from ablate.storage import ENV
-from ablate.tracking.store import Store, build_client_uri
+from ablate.tracking.store import Store, build_client_uri, store_key
 from reports.tables.labels import format_level
 from trainables.words.errors import ConfigError
 from trainables.words.messages import describe_unknown_metric
@@ -41,23 +41,23 @@ def run_trials(args: argparse.Namespace) -> int:
     """Print a line for each trial of a sweep: id, status, cell, metric, settings and failure."""
     with Records(locate_ledger(args.out)) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        metric = args.sort or records.get_sweep(sweep_id)["spec"]["objective"]
-        rows = [
-            row | {"metrics": collect_metrics(records, row["trial_id"])}
-            for row in queries.list_sweep_trials(records, sweep_id)
-        ]
+        frame, rows = read_frame(records, sweep_id), queries.list_sweep_trials(records, sweep_id)
+    metric, table = args.sort or frame.main_objective, frame.trials.set_index("trial_id")
+    values = {}
+    if metric in frame.metrics:
+        values = {trial: value for trial, value in table[metric].items() if not isnan(value)}
     if args.sort:
-        metric_names = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
-        if metric not in metric_names:
+        if metric not in frame.metrics:
+            metric_names = [name for name in frame.metrics if "/" in name]
             raise ConfigError("--sort", *describe_unknown_metric(metric, metric_names))
         sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
-        rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
+        rows.sort(key=lambda row: sign * values.get(row["trial_id"], sign * inf))
     varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
     for row in rows:
         if args.status not in (None, row["status"]):
             continue
         line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
-        if (value := row["metrics"].get(metric)) is not None:
+        if (value := values.get(row["trial_id"])) is not None:
             line += f"  {metric} {value:.4f}"
         for path in varied_paths:
             if has_path(row["config"], path):
@@ -78,8 +78,8 @@ def run_best(args: argparse.Namespace) -> int:
     """Print the best configuration of a study, or of all studies, as a spec in YAML."""
     path = locate_ledger(args.out)
     with Records(path) as records:
-        sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        print_text(find_best(records, sweep_id, args.study, path.parent).yaml, end="")
+        frame = read_frame(records, find_sweep(records, args.sweep, "SWEEP"))
+    print_text(find_best(frame, args.study, path.parent).yaml, end="")
     return 0
 
 
@@ -91,7 +91,7 @@ def add_report(command: argparse.ArgumentParser) -> None:
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Compile the tables and figures of a sweep from MLflow, and print the tables."""
+    """Compile the tables and figures of a sweep, and print the tables."""
     from ablate.ledger.ledger import Ledger
     from ablate.tracking.views import compile_report
 
@@ -113,6 +113,8 @@ def print_report(text: str, paths: dict[str, Path], store: Store, trials_page: s
         address, command = find_server_address(store.uri), store.format_command("ui").strip("`")
         if shutil.which("ablate") is None:  # its environment is not activated
             command = f"{shlex.quote(str(Path(sys.executable).parent))}/{command}"
+        if not trials_page:
+            return
         print_text(f"MLflow: {store.redacted_uri if address else command}")
         address = f"{address or 'http://127.0.0.1:5000/'}{trials_page}"
         print_text(f"  this sweep's trials, with their settings and results: {address}")
@@ -134,7 +136,7 @@ def add_diff(command: argparse.ArgumentParser) -> None:
 
 def run_diff(args: argparse.Namespace) -> int:
     """Print a comparison of two sweeps; `--other` names another MLflow store for the second one."""
-    from reports.sweeps.compare import format_comparison, load_sweep
+    from reports.compare import format_comparison, load_sweep
 
     first = second = Store(resolve_output_folder(args.out), args.tracking_uri)
     if args.other is not None:
@@ -144,7 +146,13 @@ def run_diff(args: argparse.Namespace) -> int:
             second = Store(resolve_output_folder(args.other))
     frames = []
     for store, name in ((first, args.first), (second, args.second)):
-        store.check_usable()
-        frames.append(load_sweep(build_client_uri(store.uri), name))
+        ledger = store.out / LEDGER
+        if store.option is None and ledger.is_file():
+            with Records(ledger) as records:
+                sweep_id = find_sweep(records, name, "SWEEP")
+                frames.append(read_frame(records, sweep_id, store_key(store.uri)))
+        else:
+            store.check_usable()
+            frames.append(load_sweep(build_client_uri(store.uri), name))
     print_text(format_comparison(*frames))
     return 0

@@ -27,9 +27,10 @@ from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger, is_held
 from ablate.ledger.owner import Owner
 from ablate.ledger.records import Records
-from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.schema import LedgerError
+from ablate.results import read_frame
 from ablate.tracking.store import Store
+from reports.best import find_best_cell
 from reports.frame import list_objectives
 from trainables.core.runtime import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.data.cache import locate_default_cache
@@ -98,7 +99,7 @@ def run_ledger(args: argparse.Namespace) -> int:
 
         return import_batch_folder(args, path.parent)
     if args.action == "export":
-        from ablate.ledger.results import export_table
+        from ablate.results import export_table
 
         export_table(path, args.name, None if args.to is None else Path(args.to))
         return 0
@@ -272,12 +273,12 @@ def _find_best_trials(records: Records) -> set[str]:
     """
     best: set[str] = set()
     for sweep in queries.list_sweeps(records):
-        spec = records.get_sweep(sweep["sweep_id"])["spec"]
-        for study, cells in group_cells_by_study(records, sweep["sweep_id"]).items():
-            objectives = list_objectives(spec, study)
+        frame = read_frame(records, sweep["sweep_id"])
+        for study, cells in frame.cells.groupby("study"):
+            objectives = list_objectives(frame.document, study)
             for order in (objectives, *([objective] for objective in objectives)):
-                chosen = find_best_cell(records, cells, order)
-                best |= {row["trial_id"] for row in cells[chosen.cell]} if chosen else set()
+                if (chosen := find_best_cell(cells, order)) is not None:
+                    best |= {*cells["trial_id"][cells["cell"] == chosen.cell]}
     return best
 
 

@@ -80,7 +80,7 @@ def refresh_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
         is_due = stored != shown and time.monotonic() - last >= INTERVAL
         if is_due and time.process_time() + cost <= SHARE * measure_cpu(driver):
-            from ablate.tracking.views import provide_classes
+            from ablate.tracking.views import load_results
             from reports import compile as compiler
             from trainables.words.secrets import redact_text
 
@@ -91,7 +91,7 @@ def refresh_until_closed(tracking_uri: str, sweep_id: str, out: Path) -> None:
                     sweep_id,
                     out / "reports",
                     stored,
-                    partial(provide_classes, out=out),
+                    partial(load_results, out=out),
                 )
             except Exception as error:
                 text = redact_text(f"{type(error).__name__}: {error}", tracking_uri)

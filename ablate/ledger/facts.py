@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.limits import Needs, read_needs
 from ablate.ledger.sources import Differing, Sources, build_refusal, summarize_differences
+from trainables.words.metrics import MetricName
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Fact:
         if self.status == "failed":
             return True
         return self.status == "done" and not self.find_missing_evaluations(evaluate, metrics)
+
+    def list_values(self, metrics: Iterable[str]) -> list[float | None]:
+        """Return the trial's values of some metrics; None where there is none."""
+        names = map(MetricName.parse, metrics)
+        return [self.evaluations.get(split, {}).get(name) for split, name in names]
 
     def find_missing_evaluations(
         self, evaluate: Iterable[str], metrics: Iterable[str]

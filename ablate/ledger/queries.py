@@ -47,6 +47,16 @@ list_sweep_trials = Query(
     "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE sweep_id=? "
     "GROUP BY trial_id ORDER BY study, idx, cells.seed, fold"
 )
+# of a sweep: trial_id, split, metrics of its trials; of equal splits the newest evaluation last
+list_sweep_evaluations = Query(
+    "SELECT trial_id, split, metrics_json FROM evaluations WHERE trial_id IN "
+    "(SELECT trial_id FROM cells WHERE sweep_id=?) ORDER BY rowid"
+)
+# of a sweep: trial_id, metrics of its epochs, in order, in which a text occurs
+list_sweep_ratios = Query(
+    "SELECT trial_id, metrics_json FROM epochs WHERE trial_id IN "
+    "(SELECT trial_id FROM cells WHERE sweep_id=?) AND metrics_json LIKE ? ORDER BY epoch"
+)
 # of a sweep: study, size, done, failed, stopped of the cells × seeds that are known of it
 count_progress = Query(
     "SELECT study, count(*) AS size, count(*) FILTER (WHERE status='done') AS done, "

@@ -14,6 +14,7 @@ from ablate.ledger.columns import Row, decode_rows
 from ablate.ledger.schema import RESTORE, LedgerDamage, explain_sqlite_errors, open_connection
 from ablate.ledger.sqlite_files import WatchedFile
 
+LEDGER = "ledger.sqlite"  # of an output folder
 NO_FOLD = -1  # fold of a cell without folds: it is part of the key, where NULL is not allowed
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Around, FactorLevels, Point
 from ablate.designs.promote import to_promoted_point
-from ablate.ledger.results import read_values
 from ablate.plan.inheritance import get_neutral_options, is_neutral
 from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
@@ -44,7 +43,7 @@ class Ranking:
         facts = [self._state.facts[cell.trial_id] for cell in cells]
         if any(cell.error for cell in cells) or any(fact.status != "done" for fact in facts):
             return None
-        return average_values([read_values(fact.evaluations, metrics) for fact in facts])
+        return average_values([fact.list_values(metrics) for fact in facts])
 
     def find_best(self, name: str) -> Best | None:
         """Return the best cell of a complete study; None if every cell failed."""

@@ -138,6 +138,13 @@ def build_trial_note(trial: Row, cells: Iterable[Row]) -> str:
     return "\n".join(lines)[:TAG_LIMIT]
 
 
+def build_result_tags(trial: Row) -> dict[str, str]:
+    """Return the tags of a trial that reports read: its provenance and protocol."""
+    split = trial["config"].get("data", {}).get("split", {})
+    protocol = {"ablate.protocol": split.get("protocol", "held_out")}
+    return build_provenance_tags(trial["provenance"]) | protocol
+
+
 def build_trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
@@ -147,10 +154,9 @@ def build_trial_tags(
     those of the first of `cells`. `ablate.export` is the path of the model's file below the folder
     in the parent's tag `ablate.folder`.
     """
-    split = trial["config"].get("data", {}).get("split", {})
     export = {"ablate.export": f"trials/{trial['trial_id']}/{trial['export']}"}
     return {
-        **build_provenance_tags(trial["provenance"]),
+        **build_result_tags(trial),
         **(export if trial["export"] else {}),
         **({key: str(cells[0][key])[:TAG_LIMIT] for key in ("study", "cell")} if cells else {}),
         "mlflow.parentRunId": parent_run_id,
@@ -161,7 +167,6 @@ def build_trial_tags(
         "ablate.trial_id": trial["trial_id"],
         "ablate.config_hash": trial["config_hash"],
         "ablate.seed": str(trial["seed"]),
-        "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
         **split_long_tag("ablate.cells", to_canonical_json(cells)),

@@ -47,10 +47,15 @@ class Store:
     option: str | None = field(default=None, repr=False)
 
     @property
+    def file(self) -> Path:
+        """The SQLite file in --out."""
+        return (self.out / "mlflow.db").resolve()
+
+    @property
     def uri(self) -> str:
         """The URI for MLflow, perhaps with a password: --tracking-uri, or else SQLite in --out."""
         if self.option is None:
-            return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
+            return f"sqlite:///{self.file}"
         return expand_variable(self.option, OPTION)
 
     @property
@@ -79,7 +84,7 @@ class Store:
                 "Write sqlite:///FILE, with three slashes before a relative path and four before "
                 "an absolute path",
             )
-        elif self.option is None and path != (self.out / "mlflow.db").resolve():  # `?` in --out
+        elif self.option is None and path != self.file:  # `?` in --out
             raise ConfigError(
                 "--out",
                 f"{str(self.out)!r} has a question mark, which ends the path in MLflow's URI",

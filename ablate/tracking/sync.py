@@ -18,11 +18,12 @@ import yaml
 from ablate.ledger.ledger import DISCARDED, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials, mark_infeasible
-from ablate.ledger.results import find_best_cell, group_cells_by_study
 from ablate.ledger.sqlite_files import fold_journal
+from ablate.results import read_frame
 from ablate.tracking import payload
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
 from ablate.tracking.tracker import EndStatus, Tracker, extract_first_line
+from reports.best import find_best_cell
 from reports.frame import list_objectives
 from reports.store import search_runs
 from trainables.machine.processes import host_name
@@ -169,11 +170,11 @@ class MlflowTracker(Tracker):
     def _set_best_tags(self) -> None:
         """Set the tag `best_of` of the trials of each study's best cell, and clear others'."""
         best: dict[str, list[str]] = {}  # trial → "(STUDY)" of each study whose best cell it fills
-        for study, cells in group_cells_by_study(self.ledger, self.sweep_id).items():
-            objectives = list_objectives(self.sweep["spec"], study)
-            chosen = find_best_cell(self.ledger, cells, objectives)
-            for row in cells[chosen.cell] if chosen else ():
-                best.setdefault(row["trial_id"], []).append(f"({study})")
+        frame = read_frame(self.ledger, self.sweep_id)
+        for study, cells in frame.cells.groupby("study"):
+            chosen = find_best_cell(cells, list_objectives(frame.document, study))
+            for trial_id in cells["trial_id"][cells["cell"] == chosen.cell] if chosen else ():
+                best.setdefault(trial_id, []).append(f"({study})")
         condition = f"tags.`ablate.sweep_id` = '{self.sweep_id}' and {payload.BEST_FILTER}"
         runs = search_runs(self.client, [self._experiment_id], condition)
         tagged = {run.info.run_id: run.data.tags["best_of"] for run in runs}

@@ -1,7 +1,8 @@
 """Compile the report of a sweep, and provide what its figures of trained models need.
 
-What the runs lack is computed once by a subprocess (`trainables.jobs.views`) into
-`trials/<id>/views/` and logged with the trial's run; reports read MLflow only.
+A report reads the ledger or, if --tracking-uri names a store, which several machines may write, all
+of the sweep's runs there. What figures need of trained models is computed once by a subprocess
+(`trainables.jobs.views`) into `trials/<id>/views/`, and logged with the trial's run.
 """
 
 import contextlib
@@ -9,13 +10,15 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from ablate.ledger.records import Records
+from ablate.ledger.records import LEDGER, Records
+from ablate.results import read_frame
 from ablate.storage import fetch_weights
-from ablate.tracking.store import Store, build_client_uri
+from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, store_key
 from reports.figures.models import ViewRequest, list_requested_views
-from reports.frame import Frame
+from reports.frame import Frame, load_frame
 from reports.store import open_client
 from trainables.core.runtime import TRIALS, VIEWS, Runtime, locate_trial_folder
 from trainables.jobs.request import TrialViews, View, ViewsRequest
@@ -28,10 +31,11 @@ LOG = logging.getLogger("ablate")
 def compile_report(
     store: Store, sweep_id: str, device: str = "auto"
 ) -> tuple[dict[str, Path], str, str]:
-    """Compile the report of a sweep from its runs in MLflow.
+    """Compile the report of a sweep.
 
     Returns:
-        The report's files by kind, its text, and the path of the trials' page in `mlflow ui`.
+        The report's files by kind, its text, and the path of the trials' page in `mlflow ui`, which
+        is empty if the sweep is not in MLflow.
 
     Raises:
         ReportError: the store does not answer, or lacks what a report needs.
@@ -41,26 +45,43 @@ def compile_report(
 
     uri, trials = build_client_uri(store.uri), store.out / TRIALS
 
-    def provide_views(frame: Frame) -> None:
+    def load_with_views(uri: str, sweep_id: str) -> Frame:
+        frame = load_results(uri, sweep_id, store.out)
         log_model_views(frame, tracking_uri=uri, trials=trials, device=device)
-        provide_classes(frame, store.out)
+        return frame
 
     try:
-        report = compiler.compile_report(
-            uri, sweep_id, store.out / "reports", provide_views=provide_views
-        )
+        report = compiler.compile_report(uri, sweep_id, store.out / "reports", load=load_with_views)
     except StoreUnavailable as error:
         raise ReportError(
             f"{error} When the store answers again, run {store.format_command('ledger replay')} "
             f"and then {store.format_command('report')}."
         ) from error
-    page = build_sweep_path(report.frame.parents[0].experiment_id, sweep_id)
+    experiment = report.frame.parents[0].experiment_id
+    page = build_sweep_path(experiment, sweep_id) if experiment else ""
     return {"page": report.html, **report.paths}, report.text, page
+
+
+def load_results(tracking_uri: str, sweep_id: str, out: Path) -> Frame:
+    """Return a sweep's results, from the ledger if the store is the file beside it."""
+    ledger, is_beside = out / LEDGER, find_sqlite_file(tracking_uri) == Store(out).file
+    if not (is_beside and ledger.is_file()):
+        frame = load_frame(tracking_uri, sweep_id)
+    else:
+        with Records(ledger) as records:
+            frame = read_frame(records, sweep_id, store_key(tracking_uri), with_ratios=True)
+        (parent,) = frame.parents
+        if parent.run_id:  # links name its experiment, and its description may be a person's
+            run = open_client(tracking_uri).get_run(parent.run_id)
+            tags, experiment = dict(run.data.tags), run.info.experiment_id
+            frame.parents = (replace(parent, experiment_id=experiment, tags=tags),)
+    provide_classes(frame, out)
+    return frame
 
 
 def provide_classes(frame: Frame, out: Path) -> None:
     """Let a report read values by class from the ledger of an output folder, where one is."""
-    path, tables = out / "ledger.sqlite", frame.recipe.tables
+    path, tables = out / LEDGER, frame.recipe.tables
     studies = [s for table in tables if table.blocks for s in frame.list_searches(table.study)]
     if not path.is_file() or not studies:
         return
@@ -101,7 +122,7 @@ def log_model_views(frame: Frame, tracking_uri: str, trials: Path, device: str) 
         requests = (TrialViews(folder, tuple(views)) for folder, views in uncomputed.items())
         _compute_views(tuple(requests), device, environment)
     for request, path in missing:
-        if path.is_file():
+        if path.is_file() and request.run_id != request.trial_id:  # the trial is in MLflow
             open_client(tracking_uri).log_artifact(request.run_id, str(path), VIEWS)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.ledger.results import build_result_rows
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
+from ablate.results import build_result_rows, read_frame
 from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings
@@ -77,7 +77,7 @@ def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[JobQueue, int]:
 
 
 def table(scheduler: JobQueue) -> list[dict[str, Any]]:
-    return build_result_rows(scheduler.ledger, scheduler.sweep_id)
+    return build_result_rows(read_frame(scheduler.ledger, scheduler.sweep_id))
 
 
 def epochs_trained(scheduler: Any) -> dict[str, int]:

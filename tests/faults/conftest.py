@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate import api
-from ablate.ledger.results import build_result_rows
+from ablate.results import build_result_rows, read_frame
 from tests.ablate.driven import dispatch, drain
 from tests.faults.driver import SPEC, options
 from tests.faults.sweeps import Sweep
@@ -32,7 +32,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     plan, _ = api.prepare(SPEC, options(str(folder)))
     made = dispatch(plan, folder)
     drain(made)
-    return build_result_rows(made.ledger, plan.sweep_id)
+    return build_result_rows(read_frame(made.ledger, plan.sweep_id))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.results import build_result_rows
+from ablate.results import build_result_rows, read_frame
 from tests.faults.polling import wait_until
 from tests.preloaded import ONLY_SERVICES
 
@@ -97,7 +97,7 @@ class Sweep:
     def rows(self) -> list[dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
             sweep = ledger.query("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
-            return build_result_rows(ledger, sweep)
+            return build_result_rows(read_frame(ledger, sweep))
 
     def trials(self) -> dict[str, dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:

@@ -13,7 +13,7 @@ from ablate import api
 from ablate.cli.main import main
 from ablate.cli.upkeep import find_removable_files
 from ablate.engine.settings import Outcome
-from ablate.ledger.results import find_best
+from ablate.results import find_best, read_frame
 from ablate.spec.read import read_spec
 from tests.ablate import driven, specs
 from trainables.core.runtime import EXPORT
@@ -110,9 +110,10 @@ def test_the_best_cell_is_the_one_that_the_sweep_ranks_first(tmp_path: Path) -> 
             write("tied", idx, seed, map_at_r=0.5, recall_at_1=recall)
         write("raced", 0, 3 + seed, map_at_r=0.0)
     ranking = driven.dispatch(plan, tmp_path).progression.ranking
+    frame = read_frame(ledger, plan.sweep_id)
     removable, _ = find_removable_files(ledger, tmp_path, None)
     for study, best in {"failed": 2, "tied": 1, "raced": 0}.items():
-        ranked, shown = ranking.find_best(study), find_best(ledger, plan.sweep_id, study, tmp_path)
+        ranked, shown = ranking.find_best(study), find_best(frame, study, tmp_path)
         assert ranked is not None and ranked.cell.idx == best
         assert (shown.cell, shown.value) == (ranked.cell.cell, pytest.approx(ranked.value))
         weights = {file.trial_id for file in removable if file.path.name == EXPORT}

@@ -10,7 +10,7 @@ import yaml
 
 from ablate.cli.main import main
 from ablate.ledger.records import Records
-from ablate.ledger.results import build_result_rows
+from ablate.results import build_result_rows, read_frame
 from ablate.spec.read import read_spec
 from tests.ablate import driven, specs
 
@@ -130,7 +130,7 @@ def test_a_trial_is_told_by_whom_and_from_which_results_it_was_proposed(
     out: Path, capsys: Captured
 ) -> None:
     with Records(out / "ledger.sqlite") as records:
-        frame = pd.DataFrame(build_result_rows(records, specs.plan().sweep_id))
+        frame = pd.DataFrame(build_result_rows(read_frame(records, specs.plan().sweep_id)))
     tune = frame[frame["study"] == "tune"].set_index("idx")
     for idx, row in tune.iterrows():
         text = said(capsys, "explain", row["trial_id"][:12], "--out", str(out))

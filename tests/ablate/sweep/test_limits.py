@@ -18,8 +18,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.limits import Limits, describe_needs
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
-from ablate.ledger.results import find_best
 from ablate.plan.plan import Plan
+from ablate.results import find_best, read_frame
 from ablate.samplers.sampling import ObservedTrial, propose
 from ablate.sweep.estimates import TrialCosts, estimate_at
 from ablate.sweep.job_queue import JobQueue
@@ -124,7 +124,7 @@ def test_the_best_is_that_of_the_feasible(more: dict[str, Any], tmp_path: Path) 
     assert search.infeasible and search.complete and len(search.cells) == more["trials"]
     assert max(t.params["training.batch_size"] for t in search.infeasible.values()) > 64
     assert count_cells(limited.progression, "tune", set()).best == best.value, "the display, too"
-    found = find_best(limited.ledger, limited.sweep_id, "tune", tmp_path)
+    found = find_best(read_frame(limited.ledger, limited.sweep_id), "tune", tmp_path)
     assert found.cell == best.cell.cell, "`ablate best` names the same cell"
 
 

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.results import find_best
+from ablate.results import find_best, read_frame
 from ablate.tracking import payload
 from ablate.tracking.store import open_store
 from tests.ablate.tracking.store import children, parent_run
@@ -26,7 +26,7 @@ def find_tagged(sweep: Any, condition: str) -> set[str]:
 
 def find_best_trials(sweep: Any, study: str) -> set[str]:
     with Ledger(sweep.ledger_path) as ledger:
-        return set(find_best(ledger, sweep.sweep_id, study, sweep.folder).trials)
+        return set(find_best(read_frame(ledger, sweep.sweep_id), study, sweep.folder).trials)
 
 
 @pytest.mark.slow

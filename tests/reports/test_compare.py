@@ -9,8 +9,8 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ablate.cli.main import main
+from reports.compare import compare_study, format_comparison, list_differing_settings
 from reports.frame import Frame
-from reports.sweeps.compare import compare_study, format_comparison, list_differing_settings
 from tests.reports.made import frame
 
 ROWS = [{"variant": name} for name in ("plain", "ddml", "nir")]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from reports.frame import Frame, load_frame
+from reports.frame import Frame, load_frame, search_parents
 from reports.pages import markup
 from reports.pages.facts import collect_provenance
 from reports.recipe import Table
@@ -17,7 +17,7 @@ from reports.stats.comparison_rule import Sample, judge
 from reports.stats.describe import summarize
 from reports.stats.paired import paired_differences
 from reports.stats.rules.holm_t import HolmT
-from reports.store import open_client, search_runs
+from reports.store import open_client
 from reports.tables import labels
 from reports.tables.cells import (
     find_protocol,
@@ -29,7 +29,7 @@ from reports.tables.cells import (
 from reports.tables.comparison import put_primary_first
 from reports.tables.model import Field, MeasuredMetric, Sheet
 from trainables.words.errors import ReportError
-from trainables.words.metrics import declare_metrics, format_metric_label, format_metric_name
+from trainables.words.metrics import format_metric_label, format_metric_name
 from trainables.words.secrets import redact_uri
 
 Rows = Sequence[tuple[str, ...]]
@@ -46,21 +46,17 @@ NOTE = (
 
 def load_sweep(uri: str, name: str) -> Frame:
     """Load the latest sweep with this id or name from a store; ReportError if it has none."""
-    client = open_client(uri)
-    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs = search_runs(client, experiments, "tags.`ablate.kind` = 'sweep'") if experiments else []
+    runs = search_parents(open_client(uri))
     for run in sorted(runs, key=lambda run: -run.info.start_time):
         sweep_id = str(run.data.tags["ablate.sweep_id"])
         if name in (sweep_id, run.info.run_name):
-            frame = load_frame(uri, sweep_id)
-            declare_metrics(frame.document.get("metrics") or {})
-            return frame
+            return load_frame(uri, sweep_id)
     raise ReportError(
         f"{redact_uri(uri)} has no sweep {name!r}. Give the id or name of a sweep in this store."
     )
 
 
-class Cell(NamedTuple):
+class CellResult(NamedTuple):
     """A cell of one sweep: its name, values by seed, and finished trials."""
 
     name: str
@@ -204,13 +200,13 @@ def _choose_metric(frame: Frame, study: str) -> str:
     return metrics[0] if metrics else frame.get_objective(study)[0]
 
 
-def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, Cell]:
+def _select_cells(frame: Frame, study: str, metric: str) -> dict[str, CellResult]:
     """Return name → cell of a study; of a search only the cell that is best by the objective."""
     rows = frame.select_study(study)
     done = rows[rows["status"] == "done"]
     trials = {cell: set(ids) for cell, ids in done.groupby("cell")["trial_id"]}
     cells = {
-        name: Cell(name, values, trials.get(name, set()))
+        name: CellResult(name, values, trials.get(name, set()))
         for name, values in group_by_cell(rows, metric).items()
     }
     if frame.get_design(study) != "search":
@@ -230,7 +226,7 @@ def _build_sheet(
     return Sheet(recipe, title, title, headers, text_columns, fields, (), (), tuple(notes))
 
 
-def _format_mean(cell: Cell, metric: str) -> str:
+def _format_mean(cell: CellResult, metric: str) -> str:
     """Write `62.31 ± 0.42 (3)`."""
     summary = summarize([*cell.values.values()])
     text = markup.format_mean(MeasuredMetric(summary), metric, DIGITS)
