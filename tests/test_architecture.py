@@ -35,7 +35,7 @@ ablate.spec
 ablate.designs
 ablate.storage
 ablate.results
-ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
+ablate.ledger           ablate.search        ablate.tracking.payload
 
 reports.readme
 reports.compile         reports.compare

@@ -226,3 +226,20 @@ def test_a_fair_comparison(planned: Any) -> None:
     assert "warning" not in said
     spec["studies"]["tune_ddml"]["around"] = {"best_of": "rates"}
     assert "judged favours plain, which searched optimizer.lr in tune_plain" in planned(spec)
+
+
+SAVING = [block for block in blocks(GUIDES / "comparing.md", "yaml") if block[:8] == "studies:"]
+SMALL = {
+    "data": {"name": "digits", "image_size": 32},
+    "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+    "method": {"name": "ddml"},
+    "training": {"batch_size": 60, "per_class": 20},
+}
+
+
+@pytest.mark.parametrize("shown", SAVING, ids=("searches", "factors"))
+def test_options_that_no_recipe_has(planned: Any, shown: str) -> None:
+    spec = yaml.safe_load(shown)
+    spec["studies"].get("again", {}).pop("warm_start", None)  # needs the ledger of that sweep
+    said = planned({"trial": SMALL, **spec})
+    assert all(f"  {name}: " in said for name in spec["studies"])

@@ -15,7 +15,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summarize_differences
 from ablate.plan.plan import Cell
-from ablate.schedulers.base import WAIT
+from ablate.search.scheduling import WAIT
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings, Order, Rank, TrialQueue, build_training_job
 from trainables.core.runtime import locate_trial_folder

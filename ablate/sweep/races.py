@@ -33,12 +33,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.designs.parts import PrecisionSeeds, Race
-from ablate.plan.plan import Cell, Plan
-from ablate.spec.checks import COMPARING
+from ablate.plan.plan import Cell
+from ablate.spec.checks import find_baseline_index
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
-from reports.tables.labels import display_scale, is_baseline
-from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 @dataclass(frozen=True)
@@ -243,13 +242,6 @@ def _subtract(
     return [a - b for a, b in pairs if a is not None and b is not None]
 
 
-def find_baseline_index(plan: Plan, name: str) -> int:
-    """Return the index of the first cell that a table of a study sets others beside, or 0."""
-    tables = [t for t in plan.spec.report.tables if t.study == name and t.kind in COMPARING]
-    cells = [(point.cell, point.coords) for point in plan.spec.studies[name].all_points]
-    return next((i for t in tables for i, cell in enumerate(cells) if is_baseline(t, *cell)), 0)
-
-
 class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`PrecisionSeeds`)."""
 
@@ -264,7 +256,7 @@ class Staging(Racing):
         smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
         wanted = precision.precision or HALF_WIDTH * smallest_effect  # in the unit shown
         self.half_width = wanted / display_scale(self.metric)
-        self.baseline = find_baseline_index(plan, name)
+        self.baseline = find_baseline_index(plan.spec.report, name, plan.spec.studies[name])
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}

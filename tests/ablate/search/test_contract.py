@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ablate.samplers.sampling import SAMPLERS
+from ablate.search.sampling import SAMPLERS
 from ablate.testing import samplers
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ablate.samplers.sampling import (
+from ablate.search.sampling import (
     SAMPLERS,
     ObservedTrial,
     Sampler,
@@ -14,7 +14,7 @@ from ablate.samplers.sampling import (
     assign_generations,
     draw_seed,
 )
-from ablate.samplers.space import drop_inactive
+from ablate.search.space import drop_inactive
 from trainables.words.errors import ConfigError
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ablate.schedulers.base import (
+from ablate.search.scheduling import (
     SCHEDULERS,
     STOP,
     WAIT,
@@ -40,33 +40,26 @@ class Halving(SchedulerBase):
 
         `closed` has no effect here, because a bracket decides as soon as its cells have results.
         """
-        decisions: list[Decision] = [STOP] * len(entries)
-        for bracket in sorted({entry.bracket for entry in entries}):
+        decisions: dict[int, Decision] = {}
+        for bracket in {entry.bracket for entry in entries}:
             places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
-            halved = self._halve([entries[i] for i in places], bracket)
-            for index, decision in zip(places, halved, strict=True):
-                decisions[index] = decision
-        return decisions
+            decisions |= self._halve(entries, places, bracket)
+        return [decisions.get(i, STOP) for i in range(len(entries))]
 
-    def _halve(self, entries: Sequence[LearningCurve], bracket: int) -> list[Decision]:
-        """Decide for the cells of one bracket: the epoch of the next rung, "wait", or "stop"."""
-        decisions: list[Decision] = [STOP] * len(entries)
-        epochs = max(entry.epochs for entry in entries)
-        alive = [i for i, entry in enumerate(entries) if not entry.failed]
-        for rung in self.list_bracket_rungs(epochs, bracket):
+    def _halve(
+        self, entries: Sequence[LearningCurve], places: Sequence[int], bracket: int
+    ) -> dict[int, Decision]:
+        """Map the cells of a bracket that go on to the epoch of their next rung, or "wait"."""
+        alive = [i for i in places if not entries[i].failed]
+        for rung in self.list_bracket_rungs(max(entries[i].epochs for i in places), bracket):
             # train the remaining cells to the rung
-            below = [i for i in alive if entries[i].epochs_trained < min(rung, entries[i].epochs)]
-            for index in alive:
-                decisions[index] = WAIT if below else STOP
+            goals = {i: min(rung, entries[i].epochs) for i in alive}
+            below = {i: goal for i, goal in goals.items() if entries[i].epochs_trained < goal}
             if below:
-                for index in below:
-                    decisions[index] = min(rung, entries[index].epochs)
-                return decisions
-            if rung >= epochs:
-                return decisions
+                return {i: below.get(i, WAIT) for i in alive}
             # keep the best cells, at least one
             alive = rank_places(entries, alive, rung)[: max(1, len(alive) // self.factor)]
-        return decisions
+        return {}
 
 
 @SCHEDULERS.register("successive_halving")
@@ -134,15 +127,9 @@ class Asha(SchedulerBase):
     def decide(self, entries: Sequence[LearningCurve], *, closed: bool) -> list[Decision]:
         """Return each cell's next epoch to train to, "wait", or "stop", by the results so far."""
         # train all cells to the first rung, an epoch at which cells are compared
-        decisions: list[Decision] = [WAIT] * len(entries)
-        epochs = max((entry.epochs for entry in entries), default=1)
-        rungs = list_rungs(self.grace, self.factor, epochs)
+        rungs = list_rungs(self.grace, self.factor, max((e.epochs for e in entries), default=1))
         alive = [i for i, entry in enumerate(entries) if not entry.failed]
-        idle = True  # whether no cell can train now
-        for index in alive:
-            goal = min(rungs[0], entries[index].epochs)
-            if entries[index].epochs_trained < goal:
-                decisions[index], idle = goal, False
+        goals = dict.fromkeys(alive, rungs[0])
         # promote the best cells of each rung
         for rung, next_rung in itertools.pairwise(rungs):
             reached = [
@@ -151,14 +138,14 @@ class Asha(SchedulerBase):
             best = rank_places(entries, reached, rung)[: len(reached) // self.factor]
             # Promotions are final: cells that have passed the rung, or run beyond it now, go on.
             passed = [i for i in reached if entries[i].epochs_trained > rung or entries[i].running]
-            for index in dict.fromkeys([*best, *passed]):
-                goal = min(next_rung, entries[index].epochs)
-                if entries[index].epochs_trained < goal:
-                    decisions[index], idle = goal, False
+            goals |= dict.fromkeys([*best, *passed], next_rung)
         # stop finished and failed cells
+        decisions: list[Decision] = []
         for index, entry in enumerate(entries):
-            if entry.failed or entry.epochs_trained >= entry.epochs:
-                decisions[index] = STOP
+            goal = min(goals.get(index, 0), entry.epochs)
+            is_over = entry.failed or entry.epochs_trained >= entry.epochs
+            decisions.append(STOP if is_over else goal if entry.epochs_trained < goal else WAIT)
+        idle = not any(isinstance(decision, int) for decision in decisions)
         # if no cell can go on, train the best one to the end
         if closed and idle and alive:  # there were too few cells to fill the upper rungs
             farthest = max(entries[i].epochs_trained for i in alive)

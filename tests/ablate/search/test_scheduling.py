@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
-from ablate.schedulers.early_stopping import Asha, Hyperband, Median, SuccessiveHalving
+from ablate.search.early_stopping import Asha, Hyperband, Median, SuccessiveHalving
+from ablate.search.scheduling import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 
 Curve = Callable[[int, int], float]  # (cell, epoch) → value
 

@@ -12,11 +12,11 @@ import pytest
 from cmaes import CMA
 from scipy.stats import qmc
 
-from ablate.samplers.optuna_samplers import POPULATION
-from ablate.samplers.sampling import ObservedTrial, assign_generations, draw_seed, propose
-from ablate.samplers.space import Axis
-from ablate.samplers.unit_cube import SIGMA
-from tests.ablate.samplers.searches import CUBE, NUMBERS, bowl, driven, study
+from ablate.search.optuna_samplers import POPULATION
+from ablate.search.sampling import ObservedTrial, assign_generations, draw_seed, propose
+from ablate.search.space import Axis
+from ablate.search.unit_cube import SIGMA
+from tests.ablate.search.searches import CUBE, NUMBERS, bowl, driven, study
 
 # --------------------------------------------------------------------------- axes
 

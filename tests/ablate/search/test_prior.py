@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import kstest, norm, truncnorm
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import SAMPLERS, ObservedTrial, propose
-from ablate.samplers.space import Axis
+from ablate.search.sampling import SAMPLERS, ObservedTrial, propose
+from ablate.search.space import Axis
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
-from tests.ablate.samplers.searches import bowl, driven, study
+from tests.ablate.search.searches import bowl, driven, study
 
 GUESSES: dict[str, Any] = {
     "x": {"low": -3, "high": 3, "prior": {"guess": 2, "sd": 1.5}},

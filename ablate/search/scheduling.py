@@ -93,6 +93,4 @@ def rank_places(entries: Sequence[LearningCurve], places: Sequence[int], rung: i
     return sorted(places, key=lambda index: (-entries[index].find_best_until(rung), index))
 
 
-SCHEDULERS: Registry[type[SchedulerBase]] = Registry(
-    "schedulers", "ablate.schedulers.early_stopping"
-)
+SCHEDULERS: Registry[type[SchedulerBase]] = Registry("schedulers", "ablate.search.early_stopping")

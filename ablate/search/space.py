@@ -13,7 +13,7 @@ import graphlib
 import math
 import warnings
 from bisect import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ class Axis(Strict, extra="forbid", frozen=True):
     step: values are low + i · step, computed in decimal; excludes log.
     choice: list of any YAML values, including lists and mappings.
     when: `{path: value or list of values}`: conditions under which the axis is active
-        (`ablate/samplers/space.py`).
+        (`ablate/search/space.py`).
     box: draw within this factor of the value that the study is centred on, inside low and high.
     prior: a guess at a good value, and how sure the guess is. Draws are normal, in the
         logarithm with `log`, and limited to the axis.
@@ -333,13 +333,22 @@ def find_parents(space: Space, path: str) -> list[str]:
     return [name for name in parents if name is not None]
 
 
+def sort_by_dependencies(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Sort names so that each follows those that it depends on, otherwise as in `graph`.
+
+    Raises:
+        graphlib.CycleError: names depend on each other.
+    """
+    depth: dict[str, int] = {}  # name → length of the longest chain of names that it depends on
+    for name in graphlib.TopologicalSorter(graph).static_order():
+        depth[name] = 1 + max((depth[above] for above in graph[name]), default=-1)
+    return sorted(graph, key=lambda name: depth[name])
+
+
 def order_axes(space: Space) -> list[str]:
     """Sort the axes so that each follows the axes that it depends on, otherwise as written."""
-    graph = {path: find_parents(space, path) for path in space}
-    depth: dict[str, int] = {}  # axis → length of the longest chain of axes that it depends on
     try:
-        for path in graphlib.TopologicalSorter(graph).static_order():
-            depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
+        return sort_by_dependencies({path: find_parents(space, path) for path in space})
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         raise ConfigError(
@@ -347,7 +356,6 @@ def order_axes(space: Space) -> list[str]:
             f"the axes depend on each other ({' → '.join(cycle)})",
             "Remove a `when`",
         ) from None
-    return sorted(space, key=lambda path: depth[path])
 
 
 def is_active(space: Space, path: str, values: Mapping[str, Any]) -> bool:

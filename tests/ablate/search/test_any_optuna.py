@@ -10,10 +10,10 @@ import optuna
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import ObservedTrial, draw_seed, propose
+from ablate.search.sampling import ObservedTrial, draw_seed, propose
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table
-from tests.ablate.samplers.searches import NUMBERS, driven, study
+from tests.ablate.search.searches import NUMBERS, driven, study
 
 CLASSES = ["CmaEsSampler", "QMCSampler", "optuna.samplers:RandomSampler"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.ablate.samplers.searches import SAMPLERS, driven, study
+from tests.ablate.search.searches import SAMPLERS, driven, study
 
 BRANCHES: dict[str, Any] = {
     "method.alpha": {"low": 0, "high": 1, "when": {"method.name": "ddml"}},

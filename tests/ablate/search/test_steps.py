@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ablate.samplers.sampling import SAMPLERS, ObservedTrial, propose
-from ablate.samplers.space import Axis
+from ablate.search.sampling import SAMPLERS, ObservedTrial, propose
+from ablate.search.space import Axis
 from reports.stats.importance import compute_importances
 from reports.stats.levels import Levels
 from reports.tables.warnings import find_edge
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, table
-from tests.ablate.samplers.searches import driven, study
+from tests.ablate.search.searches import driven, study
 
 # each axis as YAML writes it, and its levels as YAML would write them
 AXES: dict[str, tuple[dict[str, Any], list[float]]] = {

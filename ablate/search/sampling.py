@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
-from ablate.samplers.space import Space
+from ablate.search.space import Space
 from trainables.words.errors import ConfigError
 from trainables.words.registry import Registry
 
@@ -161,9 +161,9 @@ class Sampler:
 
 SAMPLERS: Registry[type[Sampler]] = Registry(
     "samplers",
-    "ablate.samplers.optuna_samplers",
-    "ablate.samplers.unit_cube",
-    "ablate.samplers.any_optuna",
+    "ablate.search.optuna_samplers",
+    "ablate.search.unit_cube",
+    "ablate.search.any_optuna",
 )
 
 

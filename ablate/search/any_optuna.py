@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
 
-from ablate.samplers.optuna_samplers import suggest_values
-from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling, draw_seed
+from ablate.search.optuna_samplers import suggest_values
+from ablate.search.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling, draw_seed
 from trainables.config.registry import Strict
 from trainables.words.errors import ConfigError
 from trainables.words.texts import expand_user_path

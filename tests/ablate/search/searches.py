@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.search.sampling import ObservedTrial, propose
 
 SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, assign_generations, draw_seed
-from ablate.samplers.space import Axis, Space, drop_inactive, is_active, order_axes
+from ablate.search.sampling import SAMPLERS, ObservedTrial, Sampler, assign_generations, draw_seed
+from ablate.search.space import Axis, Space, drop_inactive, is_active, order_axes
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
