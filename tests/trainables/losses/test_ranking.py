@@ -24,6 +24,7 @@ from tests.trainables.losses.cases import (
     value,
 )
 from trainables import streams
+from trainables.losses import smooth_ranks
 from trainables.losses.recall_at_k import mix_similarities
 
 OWN = pytest.mark.parametrize("own", [False, True])
