@@ -21,7 +21,7 @@ from ablate.spec.yaml_loader import load_text
 from tests.documented import GUIDES, ROOT, Command, blocks, commands, pages, split_commands
 from tests.trainables.data import trees
 from tests.tutorials import LISTED, STAND_INS, list_blocks, list_tutorials
-from trainables.jobs.batch.__main__ import build_parser as batch_parser
+from trainables.jobs.batch import build_parser as batch_parser
 
 PACKAGES = ("ablate", "reports", "trainables")
 SHOWN = [command for page in pages() for command in commands(page)]
@@ -86,6 +86,7 @@ def name_options(words: list[str]) -> set[tuple[str, str]]:
 
 
 TESTED = {  # commands with options that no tutorial runs, by the test that does
+    "tests/ablate/backends/test_base.py": ("run --backend",),
     "tests/ablate/cli/test_decide.py": ("plan --decide",),
     "tests/ablate/cli/test_deep_greys.py": ("data --grey-range", "evaluate --grey-range"),
     "tests/ablate/cli/test_explain.py": ("explain", "explain --out", "plan"),

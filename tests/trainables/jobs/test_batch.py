@@ -15,11 +15,11 @@ import pytest
 
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
-from tests.trainables.jobs.batch import made
+from tests.trainables.jobs import batches as made
 from trainables.core import components
 from trainables.core.runtime import Runtime
-from trainables.jobs.batch import __main__ as command
-from trainables.jobs.batch import trial_file as files
+from trainables.jobs import batch as command
+from trainables.jobs import trial_file as files
 from trainables.jobs.job import run_job
 
 KILLS = 3

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainables.jobs.batch import made
-from trainables.jobs.batch import trial_file as files
-from trainables.jobs.batch.__main__ import parse_shard
-from trainables.jobs.batch.trial_file import read_cells, write_sheet
+from tests.trainables.jobs import batches as made
+from trainables.jobs import trial_file as files
+from trainables.jobs.batch import parse_shard
+from trainables.jobs.trial_file import read_cells, write_sheet
 from trainables.words.errors import ConfigError
 
 

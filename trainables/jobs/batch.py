@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
     folder = expand_user_path(args.out, "--out").resolve()
     data_root = args.data_root and str(expand_user_path(args.data_root, "--data-root"))
 
-    from trainables.jobs.batch import trial_file
+    from trainables.jobs import trial_file
     from trainables.machine.devices import list_devices
 
     # read the trials, and choose this part's trials and devices

@@ -8,10 +8,10 @@ import pytest
 import torch
 from filelock import FileLock
 
-from tests.trainables.jobs.batch import made
+from tests.trainables.jobs import batches as made
 from trainables.core.runtime import LOCK
-from trainables.jobs.batch import trial_file as files
-from trainables.jobs.batch.trial_file import (
+from trainables.jobs import trial_file as files
+from trainables.jobs.trial_file import (
     BatchSettings,
     list_pending,
     report,
@@ -22,7 +22,7 @@ from trainables.jobs.batch.trial_file import (
 from trainables.machine.devices import list_devices
 from trainables.words.errors import ConfigError
 
-RUNNERS = "tests.trainables.jobs.batch.runners"
+RUNNERS = "tests.trainables.jobs.runners"
 
 
 def ran(settings: BatchSettings, count: int, processes: int = 1) -> int:

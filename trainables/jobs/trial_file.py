@@ -39,6 +39,7 @@ from trainables.jobs.locked_job import LockedJob, limit_threads
 from trainables.jobs.request import Job, JsonSerializable
 from trainables.machine.processes import end_process_after
 from trainables.trial import TrialConfig
+from trainables.words.canonical import compute_canonical_hash, to_canonical_json
 from trainables.words.errors import OUT_OF_MEMORY, ConfigError
 from trainables.words.files import open_regular, read_regular, write_atomically
 from trainables.words.texts import escape_control_characters
@@ -57,12 +58,12 @@ REPORTED_METRICS = ("map_at_r", "top_1_accuracy")  # in the line of a finished t
 
 def write_sheet(path: Path, kind: str, head: object, lines: Iterable[object]) -> None:
     """Write a sheet atomically: JSON `lines` after a first line with `head` and digests."""
-    texts = [_encode(line) for line in lines]
-    body = b"".join(text + b"\n" for text in texts)
+    texts = [to_canonical_json(line) for line in lines]
+    body = "".join(f"{text}\n" for text in texts).encode()
     first = {"sheet": kind, "version": VERSION, "lines": len(texts), "head": head}
-    first["body"] = _hash(body)
-    first["sha256"] = _hash(_encode(first))
-    write_atomically(path, _encode(first) + b"\n" + body)
+    first["body"] = hashlib.sha256(body).hexdigest()
+    first["sha256"] = compute_canonical_hash(first)
+    write_atomically(path, f"{to_canonical_json(first)}\n".encode() + body)
 
 
 def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
@@ -81,21 +82,16 @@ def read_sheet(path: Path, kind: str) -> tuple[Any, list[Any]]:
         first_hash = first.pop("sha256")
         if (first["sheet"], first["version"]) != (kind, VERSION):
             fault = f"The file is a sheet {first['sheet']!r} of version {first['version']!r}"[:200]
-        elif (first_hash, first["body"]) == (_hash(_encode(first)), _hash(body)):
+        elif (first_hash, first["body"]) == (
+            compute_canonical_hash(first),
+            hashlib.sha256(body).hexdigest(),
+        ):
             return first["head"], [json.loads(line) for line in body.splitlines()]
     except OSError as error:
         fault = f"There is no file to read ({error.strerror})"
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError):
         fault = "The file is cut off, or it is a file of another kind"
     raise ConfigError(str(path), f"{fault}. A file of kind {kind!r} is needed", remedy)
-
-
-def _encode(line: object) -> bytes:
-    return json.dumps(line, sort_keys=True, separators=(",", ":")).encode("ascii")
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def digest(path: Path) -> str:

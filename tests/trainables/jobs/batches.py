@@ -17,11 +17,11 @@ from trainables.core.components import EVALUATOR, Code, list_components
 from trainables.core.identity import build_trial_id, compute_config_hash
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
-from trainables.jobs.batch.trial_file import BatchSettings, Entry, SweepInfo, write_cells
 from trainables.jobs.request import Job
+from trainables.jobs.trial_file import BatchSettings, Entry, SweepInfo, write_cells
 from trainables.trial import TrialConfig
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 SOURCE = SweepInfo("0123456789ab", "made", clean=True)
 HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
