@@ -1,6 +1,6 @@
 """Copy measured tables from a report into a Markdown file.
 
-    python -m reports.readme runs/reports/ddml-…/report.md search_spaces/results/ddml.md
+    python -m reports.readme runs/reports/ddml-…/report.md search_spaces/ddml.md
 
 Between `<!-- report ddml -->` and `<!-- end report -->`, each line `<!-- table: TITLE -->` is
 followed by the table with that title, which is replaced. Notes that the report numbers are copied
@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 from trainables.words.errors import ReportError
 
 HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")

@@ -239,8 +239,7 @@ def _choose_image_size(config: DataConfig) -> int:
     if config.name != "folder":
         return LARGEST
     sides = []
-    pictures = Folder.iterate_pictures(Folder.read_listing(config).index)
-    for picture in islice(pictures, SAMPLED):
+    for picture in islice(Folder.read_listing(config).listing.images, SAMPLED):
         with suppress(ConfigError):  # a run refuses an image that cannot be decoded
             sides.append(min(decode_picture(picture, None).shape[:2]))
     return min(LARGEST, max(STEP, int(median(sides or [LARGEST])) // STEP * STEP))

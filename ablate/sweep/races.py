@@ -197,9 +197,13 @@ def evaluate_precision(
         rule: name of the rule that judges the table.
         looks: number of planned looks at its verdicts. The first has the longest intervals.
     """
-    from reports.stats.looks import compute_look_level
-    from reports.stats.power import choose_final_seeds  # imports SciPy's statistics
-    from reports.stats.variance import Family, choose_final_seeds_of_splits, estimate_components
+    from reports.stats.blocks import compute_look_level
+    from reports.stats.planning import (
+        Family,
+        choose_final_seeds,  # imports SciPy's statistics
+        choose_final_seeds_of_splits,
+        estimate_components,
+    )
 
     cells, stage, level = tuple(values), range(seeds.first), compute_look_level(1, looks)
     if any(seed not in row for cell in cells for row in values[cell].values() for seed in stage):

@@ -12,8 +12,7 @@ import pytest
 
 from ablate.search.sampling import SAMPLERS, ObservedTrial, propose
 from ablate.search.space import Axis
-from reports.stats.importance import compute_importances
-from reports.stats.levels import Levels
+from reports.stats.importance import Levels, compute_importances
 from reports.tables.warnings import find_edge
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, table

@@ -18,7 +18,7 @@ from pydantic import Field
 from reports.recipe import PrintedRows, RecipePart
 from trainables.words.errors import ReportError
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).with_name("published")
 UNITS = {"percent": 100.0, "one": 1.0}
 DATA_SETS = {  # beginning of a column, or a table's `data` → data set: its name here, and in papers
     "CUB": ("cub200", "CUB-200-2011"),
@@ -37,7 +37,7 @@ class Slip(RecipePart):
     note: str
 
 
-class Row(RecipePart):
+class PublishedRow(RecipePart):
     """One printed row. `values` and `sd` follow the table's columns; None is a printed dash."""
 
     name: str
@@ -71,7 +71,7 @@ class PublishedTable(RecipePart):
     data: str = ""
     caption: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[PublishedRow, ...]
     slips: tuple[Slip, ...] = ()
     paper: str = ""
     protocol: Literal["test-selected", "validation-selected"] = "test-selected"
@@ -81,7 +81,7 @@ class PublishedTable(RecipePart):
         """Return the name of a column's data set here and in papers; two empty texts if unknown."""
         return DATA_SETS.get(self.data or column.partition("/")[0], ("", ""))
 
-    def get_row(self, name: str) -> Row:
+    def get_row(self, name: str) -> PublishedRow:
         """Return the row called `name`; ReportError lists the names of all rows."""
         for row in self.rows:
             if row.name == name:
@@ -91,14 +91,14 @@ class PublishedTable(RecipePart):
             f"{self.source} of {self.paper} has no row {name!r}. Its rows are {names}."
         )
 
-    def find_rows_like(self, patterns: Sequence[str]) -> list[Row]:
+    def find_rows_like(self, patterns: Sequence[str]) -> list[PublishedRow]:
         """Return the rows that fit any of the patterns; ReportError names one that fits none."""
         for pattern in patterns:
             if not any(fnmatchcase(row.name, pattern) for row in self.rows):
                 self.get_row(pattern)  # raises ReportError
         return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
 
-    def find_row_at(self, coords: Mapping[str, object]) -> Row | None:
+    def find_row_at(self, coords: Mapping[str, object]) -> PublishedRow | None:
         """Return the first printed row with exactly these coordinates; None without any."""
         texts = {key: str(value) for key, value in coords.items()}  # if empty, no row matches
         for row in self.rows:
@@ -106,7 +106,7 @@ class PublishedTable(RecipePart):
                 return row
         return None
 
-    def get_printed_value(self, row: Row, column: str) -> PrintedValue | None:
+    def get_printed_value(self, row: PublishedRow, column: str) -> PrintedValue | None:
         """Return the number that the paper prints in a row and column; None for a dash."""
         if column not in self.columns:
             names = ", ".join(self.columns)

@@ -1,12 +1,15 @@
-"""Write the verdict in words: a summary, then a line for each comparison."""
+"""Write the verdicts: in words, question by question, and as `verdicts.json`."""
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from reports.figures.figure import DrawnFigure
+from reports.frame import Frame
+from reports.stats.paired import Difference
 from reports.tables.labels import format_number, format_signed_metric, format_with_interval
 from reports.tables.notes import explain_searches
 from reports.tables.questions import (
@@ -20,7 +23,8 @@ from reports.tables.questions import (
     format_tag,
     join_levels,
 )
-from reports.tables.verdict import Verdict
+from reports.tables.verdict import PrintedGain, Verdict
+from trainables.words.errors import ReportError
 from trainables.words.metrics import (
     display_scale,
     format_difference_label,
@@ -295,3 +299,52 @@ def format_verdict_section(judged: VerdictSection) -> list[str]:
         drawn, _ = judged.plot
         lines += [f"![{drawn.title}]({drawn.key}.png)", "", f"{drawn.title}. {drawn.caption}", ""]
     return lines
+
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SweepVerdicts:
+    """The comparisons of one sweep."""
+
+    sweep: str
+    sweep_id: str
+    rule: str
+    verdicts: tuple[Verdict, ...]
+
+
+def format_verdicts(frame: Frame, verdicts: Sequence[Verdict]) -> str:
+    """Return the text of `verdicts.json`, with differences on the scale of the metric."""
+    document = {
+        "version": VERSION,
+        "sweep": frame.document["name"],
+        "sweep_id": frame.document["sweep_id"],
+        "rule": frame.recipe.rule,
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_verdicts(path: Path) -> SweepVerdicts:
+    """Read a `verdicts.json`; ReportError if it does not exist or has another version."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ReportError(f"{path} cannot be read: {error.strerror}.") from None
+    if document.get("version") != VERSION:
+        raise ReportError(
+            f"{path} has version {document.get('version')}, which is not supported. "
+            "Write the report again."
+        )
+    verdicts = []
+    for fields in document["verdicts"]:
+        gap, printed = fields["difference"], fields["printed"]
+        fields["difference"] = Difference(**gap) if gap else None
+        fields["printed"] = None  # files of earlier versions lack the difference beside a gain
+        if printed and "measured" in printed:
+            measured = Difference(**printed.pop("measured"))
+            fields["printed"] = PrintedGain(measured=measured, **printed)
+        fields |= {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+        verdicts.append(Verdict(**fields))
+    return SweepVerdicts(document["sweep"], document["sweep_id"], document["rule"], tuple(verdicts))

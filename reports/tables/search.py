@@ -1,30 +1,173 @@
-"""Compare promoted cells with what they were in the study that they come from."""
+"""Tables of a search: its best trials, the importances of its parameters, its promoted cells."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
-from reports.stats.describe import summarize, t_interval
-from reports.stats.ranks import spearman
+from reports.stats.describe import half_width, spearman, summarize, t_interval
+from reports.stats.importance import LEAST, compute_importances
 from reports.tables import labels
 from reports.tables.cells import (
     NEUTRAL,
     NEUTRAL_NOTE,
+    collect_trials,
+    count_classes,
+    describe_criterion,
     explain_measurement,
+    explain_protocol,
     find_sign,
     group_by_cell,
     group_by_seed,
     list_missing_seeds,
     run_ids,
+    summarize_cells,
 )
-from reports.tables.model import Field, Sheet
+from reports.tables.labels import format_coordinates, format_level, to_slug
+from reports.tables.model import Field, MeasuredMetric, Sheet, TableData, TableRow
 from trainables.words.errors import ReportError
 from trainables.words.metrics import display_scale, format_metric_label
 
+MOST_BROKEN = 3  # cells beyond the limits of a search that a note names
+
+
+def list_best_trials(frame: Frame, recipe: Table, cells: DataFrame) -> TableData:
+    """Return a row for each of a search's best `top` configurations by the table's first metric."""
+    # searched parameters, in order
+    names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
+    values = {metric: group_by_cell(cells, metric) for metric in recipe.metrics}
+    index = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
+    results = summarize_cells(cells, recipe.metrics[0])
+    sign = find_sign(frame, recipe.study, recipe.metrics[0])
+    ranked = sorted(results, key=lambda cell: (-sign * results[cell].mean, index[cell], cell))
+    rows = []
+    for cell in ranked[: recipe.top]:
+        group = cells[cells["cell"] == cell]
+        measured = {}
+        for metric in recipe.metrics:
+            scores = list(values[metric][cell].values())
+            measured[metric] = MeasuredMetric(summarize(scores), half_width(scores))
+        coords, planned = group["coords"].iloc[0], group["seed"].nunique()
+        labels = (cell, *(format_level(coords.get(name, "")) for name in names))
+        gaps = list_missing_seeds(group)
+        rows.append(TableRow(cell, labels, measured, run_ids(group), planned, gaps))
+    total = cells["cell"].nunique()
+    by = describe_criterion(frame, recipe.study, recipe.metrics[0])
+    notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
+    if (cells["cell"] == NEUTRAL).any():
+        notes.append(NEUTRAL_NOTE)
+    counts = Counter(status for status in cells["status"] if status != "done")
+    if counts:
+        by_status = ", ".join(f"{n} {status}" for status, n in counts.most_common())
+        notes.append(f"Without a result: {by_status}.")
+    notes += explain_limits(frame, cells)
+    notes += explain_measurement(frame, recipe, cells)
+    return TableData(
+        recipe,
+        key=to_slug(f"table_{recipe.study}"),
+        title=recipe.title or recipe.study,
+        headers=("trial", *names),
+        rows=tuple(rows),
+        notes=tuple(notes),
+        classes=count_classes(frame, cells, recipe.metrics),
+    )
+
+
+def explain_limits(frame: Frame, cells: DataFrame) -> list[str]:
+    """Say in notes which proposals of a search were beyond its limits, and which limits these are.
+
+    Some were not trained, others needed too much.
+    """
+    broken = dict(cells.loc[cells["status"] == "infeasible", ["cell", "reason"]].values)
+    texts = [f"{cell} ({reason})" for cell, reason in islice(broken.items(), MOST_BROKEN)]
+    more = f" and {len(broken) - len(texts)} others" if len(broken) > len(texts) else ""
+    notes = [f"Trained, and beyond the limits: {', '.join(texts)}{more}."] if texts else []
+    study = str(cells["study"].iloc[0])
+    if counts := dict((frame.document.get("infeasible") or {}).get(study) or {}):
+        number = counts.pop("proposals")
+        reasons = ", ".join(f"{name}: {n}" for name, n in sorted(counts.items()))
+        notes.append(f"Beyond the limits, and so not trained: {number} proposals ({reasons}).")
+    return notes
+
+
+IMPORTANCE_COLUMNS = (
+    *("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric"),
+)
+MEANINGS = {
+    "ped_anova": "how differently a parameter is spread among the best trials and among all",
+    "fanova": "the variance of a forest's prediction that a parameter explains alone",
+}
+
+
+def estimate_importances(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
+    """Return a row per parameter of a search with its share of the importance."""
+    metric = recipe.metrics[0]
+    space = find_search_space(frame, recipe.study)
+    trials = collect_trials(cells, metric).trials
+    sign = find_sign(frame, recipe.study, metric)
+    points = [trial.coords for trial in trials]
+    values = [sign * trial.result.mean for trial in trials]
+    importances = compute_importances(points, values, space, evaluator=recipe.evaluator)
+    notes = [explain_protocol(frame, recipe.metrics)]
+    rows: list[tuple[Field, ...]] = []
+    numbers: list[tuple[object, ...]] = []
+    if importances is None:
+        notes.append(
+            f"Importances: none, {len(trials)} trials are finished and at least {LEAST} are needed."
+        )
+    else:
+        names = format_coordinates(list(importances.shares))
+        for name, (path, share) in zip(names, importances.shares.items(), strict=True):
+            axis = _format_axis(space[path])
+            rows.append((Field(name), Field(axis), Field(f"{100 * share:.1f}")))
+            conditional = path in importances.conditional
+            source = (importances.evaluator, importances.n)
+            numbers.append((path, axis, share, *source, conditional, metric))
+        label = format_metric_label(metric)
+        meaning = MEANINGS[recipe.evaluator]
+        notes.append(
+            f"Importance for {label}: {importances.evaluator}; {meaning}, as a share of the sum."
+        )
+        if importances.conditional:
+            how = "left out" if importances.dropped else "judged where active"
+            notes.append(f"Conditional, {how}: {', '.join(importances.conditional)}.")
+        notes += [f"Caution: {text}." for text in importances.warnings]
+    return Sheet(
+        recipe,
+        key=to_slug(f"importance_{recipe.study}"),
+        title=recipe.title or f"{recipe.study}: importances",
+        headers=("parameter", "searched", "importance (%)"),
+        labels=2,
+        rows=tuple(rows),
+        columns=IMPORTANCE_COLUMNS,
+        numbers=tuple(numbers),
+        notes=tuple(notes),
+    )
+
+
+def find_search_space(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return parameter → its choices or its range, for a search; ReportError for other studies."""
+    space: Mapping[str, Mapping[str, Any]] | None = frame.get_declared_study(study).get("space")
+    if frame.get_design(study) != "search" or space is None:
+        raise ReportError(
+            f"report: {study} is a {frame.get_design(study)} study, but importances need a search "
+            "study. Name a search study."
+        )
+    return space
+
+
+def _format_axis(axis: Mapping[str, Any]) -> str:
+    if axis.get("choice") is not None:
+        return ", ".join(format_level(choice) for choice in axis["choice"])
+    log = ", log" if axis.get("log") else ""
+    return f"{format_level(axis['low'])} … {format_level(axis['high'])}{log}"
+
+
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
-COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
+PROMOTED_COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
 
 
 @dataclass(frozen=True)
@@ -87,7 +230,7 @@ def score_moves(moves: Sequence[Move], promotion: Promotion) -> tuple[list[float
     return [before_sign * m.before for m in moves], [promotion.sign * m.after for m in moves]
 
 
-def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
+def list_promoted_cells(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return one row per promoted cell, a best cell of a source study that is trained again.
 
     A row has the cell's rank, name and settings in the source study, and means with 95 % Student
@@ -125,9 +268,9 @@ def promoted(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         settings = (str(coords.get(RANK, cell)), origin, *levels)
         rows.append((*map(Field, settings), *fields, count))
         numbers.append((cell, rank, origin, *levels, *statistics, " ".join(run_ids(group))))
-    columns = [f"source_{column}" for column in COLUMNS]
+    columns = [f"source_{column}" for column in PROMOTED_COLUMNS]
     for i in range(len(recipe.metrics)):
-        columns += [column if i == 0 else f"{column}_{i + 1}" for column in COLUMNS]
+        columns += [column if i == 0 else f"{column}_{i + 1}" for column in PROMOTED_COLUMNS]
     total = frame.cells[frame.cells["study"] == source]["cell"].nunique()
     is_neutral = cells["cell"] == NEUTRAL
     notes = [

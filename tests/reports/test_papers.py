@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reports.pages.markup import format_printed
-from reports.published.papers import PrintedValue, load_paper, load_published_table
+from reports.papers import PrintedValue, load_paper, load_published_table
 from reports.tables.model import MeasuredMetric
 
 ROWS = {  # of each paper's tables
