@@ -43,7 +43,7 @@ reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
 reports.tables
-reports.frame           reports.stats        reports.published
+reports.frame           reports.stats        reports.papers
 reports.store
 reports.recipe
 reports.kinds

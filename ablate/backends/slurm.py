@@ -28,8 +28,8 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from trainables.core.runtime import CHECKPOINTS, RESULT, locate_trial_folder
-from trainables.jobs.batch.trial_file import RESULT_NAME, Entry, digest
 from trainables.jobs.locked_job import RETRIES
+from trainables.jobs.trial_file import RESULT_NAME, Entry, digest
 from trainables.machine.devices import resolve_device
 from trainables.words.environment import PYTHON
 from trainables.words.errors import ConfigError

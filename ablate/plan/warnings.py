@@ -24,7 +24,7 @@ from ablate.designs.parts import LEFT_OUT, NEUTRAL, Around, Point
 from ablate.plan.inheritance import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.spec.checks import COMPARING
-from reports.stats.power import compute_detectable_size
+from reports.stats.planning import compute_detectable_size
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.core.identity import dump_identity

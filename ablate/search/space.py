@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from reports.stats.levels import TINY, Levels
+from reports.stats.importance import TINY, Levels
 from trainables.config.registry import Strict
 from trainables.words.canonical import to_canonical_json
 from trainables.words.errors import ConfigError

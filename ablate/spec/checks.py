@@ -8,7 +8,7 @@ from ablate.search.sampling import SAMPLERS, get_sampler_name
 from ablate.search.space import Axis
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
-from reports.published.papers import compute_printed_gain
+from reports.papers import compute_printed_gain
 from reports.recipe import Figure, Recipe, Table, to_level_name
 from reports.tables.labels import is_baseline
 from trainables.words.errors import ConfigError, ReportError

@@ -24,19 +24,23 @@ from ablate.ledger.records import Records
 from ablate.plan.warnings import count_comparisons
 from ablate.spec.checks import find_baseline_index
 from ablate.sweep.state import SweepState
-from reports.stats.classes import ClassVariances
+from reports.stats.blocks import compute_look_level
 from reports.stats.comparison_rule import Sample
-from reports.stats.looks import compute_look_level
-from reports.stats.variance import (
-    Components,
+from reports.stats.planning import (
     Design,
     Family,
     Runs,
+    VarianceComponents,
     draw_half_widths,
     estimate_components,
 )
+from reports.stats.wider_claims import (
+    ClassValues,
+    ClassVariances,
+    average_records,
+    build_class_rule,
+)
 from reports.tables.advice import advise_on_row
-from reports.tables.class_values import ClassValues, average_records, build_class_rule
 from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 KIND = {  # fields that decide how long an epoch takes
@@ -176,7 +180,7 @@ class Pilot:
     configs: tuple[dict[str, Any], ...]
     splits: int | None
     done: int
-    components: Components
+    components: VarianceComponents
     family: Family
     classes: ClassVariances | None = None
 

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 from ablate.sweep.pilots import Pilot
+from reports.stats.variance import Family, estimate_components
 
 from ablate import api
 from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
 from ablate.ledger.records import Records
 from reports.kinds import DEFAULT_RULE
-from reports.stats.classes import OverClasses, estimate_class_variances
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
-from reports.stats.variance import Family, estimate_components
+from reports.stats.wider_claims import OverClasses, estimate_class_variances
 from tests.benchmarks.search_procedures import HEADS
 
 METRIC, SEEDS, SPLITS, EXCHANGES = "map_at_r", 4, 5, 200

@@ -4,15 +4,15 @@
 
 The YAML file lists tables of sweeps:
 
-    picture: docs/pictures/overview.svg
+    picture: search_spaces/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
 The output is a forest plot, and the block of the Markdown file between `<!-- overview -->` and
 `<!-- end overview -->`. Paths are relative to the Markdown file. Numbers come from the
 `verdicts.json` of each sweep's report, of which `reports.readme` keeps a copy in
-`search_spaces/results/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`,
-whose best configuration is neutral.
+`search_spaces/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`, whose
+best configuration is neutral.
 """
 
 import re
@@ -30,10 +30,15 @@ from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
 from reports.pages.markup import format_pipe_table
-from reports.pages.verdict import explain_verdicts, format_call, format_scope
-from reports.pages.verdict_file import SweepVerdicts, read_verdicts
+from reports.pages.verdict_text import (
+    SweepVerdicts,
+    explain_verdicts,
+    format_call,
+    format_scope,
+    read_verdicts,
+)
 from reports.recipe import RecipePart
-from reports.tables.model import Field, Grid
+from reports.tables.model import Field, TableGrid
 from reports.tables.questions import build_questions, format_difference, join_levels
 from reports.tables.verdict import Verdict
 from trainables.words.errors import ReportError
@@ -64,7 +69,7 @@ class Overview(RecipePart):
     """
 
     picture: str
-    verdicts: str = "search_spaces/results/verdicts"
+    verdicts: str = "search_spaces/verdicts"
     comparisons: tuple[Comparison, ...] = Setting(min_length=1)
 
 
@@ -114,7 +119,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
         delta = f"Δ {format_metric_label(metric)} [{level}]"
         headers = ("method", "set-up", "row", delta, "blocks", "verdict", "note")
         rows = [_format_row(line) for line in listed]
-        grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
+        grid = TableGrid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
     verdicts = _list_verdicts(lines)

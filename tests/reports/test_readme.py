@@ -11,7 +11,7 @@ import yaml
 
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide

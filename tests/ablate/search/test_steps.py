@@ -12,8 +12,7 @@ import pytest
 
 from ablate.search.sampling import SAMPLERS, ObservedTrial, propose
 from ablate.search.space import Axis
-from reports.stats.importance import compute_importances
-from reports.stats.levels import Levels
+from reports.stats.importance import Levels, compute_importances
 from reports.tables.warnings import find_edge
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, run, table
@@ -234,7 +233,7 @@ def test_a_neutral_cell_that_drifted_out_of_its_axis_keeps_the_search(
     with monkeypatch.context() as patch:
         write_as_before(patch)
         before = run(specs.plan(spec), tmp_path)
-    best = before.progression.ranking.find_best("plain")
-    assert best is not None and best.values["optimizer.lr"] == 1e-4 + 6 * 1e-4 > 7e-4
+    best = before.progression.ranking.rank_study("plain")[0]
+    assert best.values["optimizer.lr"] == 1e-4 + 6 * 1e-4 > 7e-4
     again = dispatch(specs.plan(spec), tmp_path)
     assert drain(again) == [] and table(again) == table(before)

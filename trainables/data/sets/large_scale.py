@@ -21,8 +21,8 @@ from trainables.data.archives import (
     find_list,
     iterate_lines,
 )
-from trainables.data.dataset import DATASETS, Row
-from trainables.data.fileset import FileSet, Listing
+from trainables.data.dataset import DATASETS, Listing, Row
+from trainables.data.fileset import FileSet
 from trainables.data.sets.folder import SUFFIXES
 
 KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
@@ -141,7 +141,7 @@ class INaturalist2018(FileSet):
         for part in ("train", "test"):
             name = INAT_LIST.format(part)
             lists[part] = find_list(root, [f"{INAT_FOLDER}/{name}", name], cls.ABOUT.offered)
-        return Listing(root, lists["train"], _build_species_rows(lists))
+        return Listing(root, lists["train"], [*_build_species_rows(lists)])
 
 
 def _build_species_rows(lists: dict[str, Path]) -> Iterator[Row]:
@@ -258,14 +258,12 @@ def _build_query_rows(lists: dict[str, Path], usage: str) -> Iterator[Row]:
 def _iterate_landmark_lines(home: str, where: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield number and fields of each line of a list, after a check of the first line."""
     _, head = LANDMARK_LISTS[home]
-    for line, text in islice(iterate_lines(where), 1):
-        if text != head:
-            raise build_line_error(where, line, text, head)
-    for line, text in islice(iterate_lines(where), 1, None):
+    for position, (line, text) in enumerate(iterate_lines(where)):
         fields = text.split(",")
-        if len(fields) != head.count(",") + 1:
+        if len(fields) != head.count(",") + 1 or (position == 0 and text != head):
             raise build_line_error(where, line, text, head)
-        yield line, fields
+        if position > 0:
+            yield line, fields
 
 
 def _build_landmark_path(home: str, image: str, where: Path, line: int) -> str:
@@ -304,7 +302,7 @@ class Gpr1200(FileSet):
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         folder = root / "images"
-        return Listing(folder, folder, _build_category_rows(folder))
+        return Listing(folder, folder, [*_build_category_rows(folder)])
 
 
 def _build_category_rows(folder: Path) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from ablate.ledger.owner import Owner
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
-from trainables.jobs.batch.trial_file import read_cells
+from trainables.jobs.trial_file import read_cells
 from trainables.words.errors import ConfigError
 
 SEARCH: dict[str, Any] = {
