@@ -61,7 +61,7 @@ class RunVerdicts:
     def text(self) -> str:
         """Verdict and table for a terminal."""
         from reports.compile import format_terminal_text
-        from reports.pages.verdict import VerdictSection
+        from reports.pages.verdict_text import VerdictSection
 
         section = VerdictSection("", self.verdicts, None)
         text = format_terminal_text(self.frame, self.tables, section, ())
@@ -76,7 +76,7 @@ class RunVerdicts:
         """Write tables (CSV, LaTeX), forest plot, `verdict.txt` and `verdicts.json`; return all."""
         from reports.compile import format_table_files, replace_text
         from reports.figures.forest import draw_forest_plot
-        from reports.pages.verdict_file import format_verdicts
+        from reports.pages.verdict_text import format_verdicts
 
         folder, texts = Path(folder), {"verdict.txt": f"{self.text}\n"}
         folder.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ def add_judge(command: argparse.ArgumentParser) -> None:
 def run_judge(args: argparse.Namespace) -> int:
     """Print the verdicts on a table of runs, and write its files if asked."""
     from reports.foreign import judge_runs, read_runs
-    from reports.pages.verdict_file import format_verdicts
+    from reports.pages.verdict_text import format_verdicts
 
     where = dict[str, str]()
     for text in args.where:

@@ -15,7 +15,7 @@ from ablate.cli.main import main
 from ablate.ledger.records import Records
 from ablate.results import read_frame
 from reports.foreign import judge_runs, read_runs
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 from reports.tables.build import build_all
 from reports.tables.verdict import DECIDED, judge_tables
 from tests.ablate import specs
