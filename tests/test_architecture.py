@@ -37,7 +37,6 @@ ablate.storage
 ablate.results
 ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
 
-reports.readme
 reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
@@ -293,8 +292,7 @@ def test_the_reader_sees_imports() -> None:
     assert {"torch", "pydantic", "ray", "mlflow"} <= names
 
 
-# Whether a file is MLflow's is asked before MLflow is imported, and reports know no ablate.
-SQL = ("ablate.ledger", "reports.store")
+SQL = ("ablate.ledger", "trainables.words.databases")
 
 
 def test_sql_stands_in_the_ledger_alone() -> None:

@@ -21,8 +21,8 @@ from ablate.cli.options import (
     locate_ledger,
 )
 from ablate.designs.layers import overlay_mappings
+from ablate.engine.settings import format_command_line
 from ablate.spec.recipes import FOLDER
-from ablate.tracking.store import format_command_line
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths
 from trainables.words.terminal import print_text

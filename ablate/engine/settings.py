@@ -1,6 +1,8 @@
 """Hold the settings of a run, its provenance and its outcome."""
 
+import shlex
 import subprocess
+import sys
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,7 +17,6 @@ from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings
-from ablate.tracking.store import format_command_line
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrialTracker
 from trainables.core.runtime import TRIALS, Runtime
@@ -180,6 +181,18 @@ def collect_provenance() -> dict[str, Any]:
         facts["git_commit"] = commit
         facts["git_dirty"] = bool(_run_git("status", "--porcelain", "-uno"))
     return facts
+
+
+def format_command_line() -> str:
+    """Return the `ablate` command of this process as a user types it; "" in other programs."""
+    program = Path(sys.argv[0])
+    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
+    commands = {
+        "ablate": ["ablate"],
+        "ablate/run.py": ["python", "-m", "ablate.run"],
+        "ablate/__main__.py": ["python", "-m", "ablate"],
+    }
+    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""
 
 
 def _run_git(*args: str) -> str:

@@ -18,7 +18,6 @@ import yaml
 from ablate.ledger.ledger import DISCARDED, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials, mark_infeasible
-from ablate.ledger.sqlite_files import fold_journal
 from ablate.results import read_frame
 from ablate.tracking import payload
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
@@ -27,6 +26,7 @@ from reports.best import find_best_cell
 from reports.frame import list_objectives
 from reports.store import search_runs
 from trainables.machine.processes import host_name
+from trainables.words.databases import fold_journal
 from trainables.words.paths import find_varied_paths
 from trainables.words.secrets import has_secret, redact_text, redact_uri
 

@@ -1,4 +1,4 @@
-"""Write the report as one Markdown file, from which `reports.readme` copies tables."""
+"""Write the report as one Markdown file, from which `tests.reports.readme` copies tables."""
 
 from collections.abc import Mapping, Sequence
 

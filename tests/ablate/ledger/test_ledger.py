@@ -19,10 +19,10 @@ from ablate.ledger.ledger import Ledger, send_heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError, open_connection
 from ablate.ledger.sources import Sources
-from ablate.ledger.sqlite_files import find_damage, read_header
 from tests.ablate.synthetic import CONFIG, FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.machine.processes import host_name
+from trainables.words.databases import find_damage, read_header
 from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
