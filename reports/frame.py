@@ -329,7 +329,7 @@ def _list_trial_rows(runs: Iterable[Any]) -> list[dict[str, Any]]:
         }
         row |= {
             name.removeprefix(FINAL): value
-            for name, value in metric_values.items()
+            for name, value in sorted(metric_values.items())
             if name.startswith(FINAL)
         }
         known_run = rows.get(row["trial_id"])
@@ -339,11 +339,11 @@ def _list_trial_rows(runs: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def build_trials_table(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return the table of trials: `TRIAL_KEYS`, then the metrics by name."""
+    """Return the table of trials: `TRIAL_KEYS`, then the metrics."""
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=None if rows else list(TRIAL_KEYS))
-    metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
+    metrics = [name for name in frame.columns if name not in TRIAL_KEYS]
     return frame[[*TRIAL_KEYS, *metrics]]
 
 
