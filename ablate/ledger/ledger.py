@@ -330,11 +330,6 @@ class Ledger(Records):
         values = sweep_id, study, to_json(trials)
         self._execute("INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", *values)
 
-    def rename_store(self, before: str, after: str) -> None:
-        """Record the runs of a store under another name, and erase the former one from the file."""
-        self.query("PRAGMA secure_delete=ON")
-        self._execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before)
-
     def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
         self._execute(
             "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",

@@ -26,7 +26,9 @@ list_finished_trials = Statement(
     "FROM trials WHERE status='done' AND ended>=?"
 )
 # of a sweep: study, and estimated needs beyond the limits, of the proposals that are not trained
-list_infeasible = Statement("SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx")
+list_infeasible = Statement(
+    "SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx"
+)
 # of a sweep: study, seeds: how many it had at each look at its verdicts
 list_looks = Statement("SELECT study, seeds FROM looks WHERE sweep_id=? ORDER BY study, seeds")
 # trial_id, status, reason of the trials that have one

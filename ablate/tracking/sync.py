@@ -28,7 +28,7 @@ from reports.store import search_runs
 from trainables.machine.processes import host_name
 from trainables.words.databases import fold_journal
 from trainables.words.paths import find_varied_paths
-from trainables.words.secrets import has_secret, redact_text, redact_uri
+from trainables.words.secrets import redact_text, redact_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,8 +72,6 @@ class MlflowTracker(Tracker):
 
     def open(self, ledger: Ledger, sweep_id: str) -> None:
         """Read the sweep from the ledger, and prepare the file lock for writers of its runs."""
-        if has_secret(self.tracking_uri):
-            ledger.rename_store(self.tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
         super().open(ledger, sweep_id)
         self._parent_id = None
 
