@@ -94,11 +94,11 @@ def expand_templates(
     if isinstance(data.get("report"), Mapping) and whole != factors:
         made_of_all, _ = expand_templates({**data, "factors": whole}, {})
         left_out = [name for name in made_of_all["studies"] if name not in studies]
-        rest["report"] = {k: _drop_parts(part, left_out) for k, part in data["report"].items()}
+        rest["report"] = {k: drop_parts(part, left_out) for k, part in data["report"].items()}
     return {**rest, "studies": studies}, origins
 
 
-def _drop_parts(parts: Any, studies: Sequence[str]) -> Any:
+def drop_parts(parts: Any, studies: Sequence[str]) -> Any:
     """Return tables or figures without those of the given studies, and other settings unchanged."""
     if not isinstance(parts, list):
         return parts

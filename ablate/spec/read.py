@@ -20,7 +20,7 @@ from ablate.spec.added_studies import (
     check_copies,
 )
 from ablate.spec.checks import add_box_axes, check_ranks, check_recipe
-from ablate.spec.expansion import expand_default_spaces, expand_templates
+from ablate.spec.expansion import drop_parts, expand_default_spaces, expand_templates
 from ablate.spec.model import LoadedSpec, Source, Spec
 from ablate.spec.recipes import locate_spec
 from ablate.spec.validation import explain_validation_error
@@ -133,7 +133,8 @@ def _load_report_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
 def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """Merge two specs deeply; a study of `top` replaces one of `base` that has another design.
 
-    A study of `base` that is null in `top` is left out.
+    A study of `base` that is null in `top` is left out, with the tables and figures that `base` has
+    of it.
     """
     merged = overlay_mappings(base, top)
     old, new = base.get("studies"), top.get("studies")
@@ -146,6 +147,9 @@ def _overlay_spec(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
                 merged["studies"] = {**merged["studies"], name: study}
         left_out = {name for name in old if name in new and new[name] is None}
         merged["studies"] = {n: s for n, s in merged["studies"].items() if n not in left_out}
+        if isinstance(base.get("report"), dict) and isinstance(merged["report"], dict):
+            inherited = {k: drop_parts(p, left_out) for k, p in base["report"].items()}
+            merged["report"] = overlay_mappings(inherited, top.get("report", {}))
     return merged
 
 

@@ -13,6 +13,11 @@ _REFERENCE = re.compile(r"^(extends: |  sources: )(\S+\.yaml)$", re.MULTILINE)
 # recipes of 0.2.0 whose studies are now in another recipe, or that are one with fewer trials
 FOLDED = {
     "all_methods_small": "all_methods",
+    "ddml_toy": "ddml_bases",
+    "few_images_4_why": "few_images_4",
+    "few_images_why": "few_images_10",
+    "heads_why": "heads",
+    "networks_why": "networks",
     "reality_check_small": "reality_check",
 }
 

@@ -36,7 +36,7 @@ def test_every_figure_with_results_is_listed_and_in_its_recipe_and_no_other() ->
     for *_, recipe, title in rows:
         assert list_titles(recipe.strip("`")).count(title) == 1, title
     listed = {title for *_, title in rows}
-    for name in ("ddml", "comparisons/ddml_toy", "dvml", "idml", "nir", "detreg"):
+    for name in ("ddml", "comparisons/ddml_bases", "dvml", "idml", "nir", "detreg"):
         for title in list_titles(f"{name}.yaml"):
             if title.startswith("Fig.") and "exchanged" not in title:
                 assert title in listed, title

@@ -80,7 +80,7 @@ def test_a_missing_spec_is_one_line(word: str, remedy: str, capsys: Captured) ->
         ("search_spaces/heads.yaml", "comparisons/heads"),
         ("networks", "comparisons/networks"),  # and not gpu/networks
         (str(FOLDER / "cub200.yaml"), "gpu/cub200"),
-        ("reality_check_small", "comparisons/reality_check"),
+        ("few_images_why.yaml", "comparisons/few_images_10"),
     ],
 )
 def test_the_name_of_a_recipe_that_moved_says_where_it_is(

@@ -45,6 +45,13 @@ def test_extends_merges_and_names_the_file_at_fault(tmp_path: Path) -> None:
     nulls = "".join(f"{name}: null, " for name in loaded.spec.studies)
     less = f"extends: base.yaml\nname: x\nreport: {{}}\nstudies: {{{nulls} own: {own}}}\n"
     assert list(read_spec(write(tmp_path / "less.yaml", less)).spec.studies) == ["own"]
+    # a study that is left out takes the inherited tables of it along, and no table of the file
+    tables = "report: {tables: [{kind: compare, study: own, metrics: [val/map_at_r]}]}\n"
+    write(tmp_path / "one.yaml", f"extends: less.yaml\nname: x\n{tables}")
+    none = f"extends: one.yaml\nname: y\nstudies: {{own: null, other: {own}}}\n"
+    assert not read_spec(write(tmp_path / "none.yaml", none)).spec.report.tables
+    with pytest.raises(ConfigError, match=r"report\.tables\.0\.study: the study 'own' is unknown"):
+        read_spec(write(tmp_path / "none.yaml", none + tables))
     with pytest.raises(ConfigError, match=r"bad\.yaml line 3: sedes"):
         read_spec(write(tmp_path / "bad.yaml", "extends: base.yaml\nname: x\nsedes: 1\n"))
 

@@ -76,6 +76,13 @@ def test_levels_are_left_out_and_single_studies_changed() -> None:
     assert [figure.studies for figure in kept.report.figures] == [("rates_small",)]
 
 
+def test_a_study_of_single_terms_is_made_for_the_levels_that_are_kept() -> None:
+    kept = read_spec(SPACES / "comparisons/heads.yaml", levels={"data": ["typefaces"]}).spec
+    names = ["terms_proxy_anchor_typefaces"]
+    assert [name for name in kept.studies if name.startswith("terms")] == names
+    assert [t.study for t in kept.report.tables if t.study.startswith("terms")] == names
+
+
 def test_each_study_of_heads_has_its_levels() -> None:
     levels = ("typefaces", "emoji"), ("normsoftmax", "proxy_anchor"), ("plain", "ddml", "nir")
     studies: Any = read_spec(SPACES / "comparisons/heads.yaml").spec.studies
