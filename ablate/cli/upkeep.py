@@ -24,8 +24,7 @@ from ablate.cli.options import (
 )
 from ablate.engine.driver_status import list_drivers, resolve_output_folder
 from ablate.ledger import queries
-from ablate.ledger.ledger import Ledger, is_held
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, is_held
 from ablate.ledger.records import Records
 from ablate.ledger.schema import LedgerError
 from ablate.results import read_frame

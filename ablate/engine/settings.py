@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.engine.resources import Request
-from ablate.ledger.facts import Facts
+from ablate.ledger.facts import Facts, Sources
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings

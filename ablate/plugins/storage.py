@@ -42,7 +42,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from ablate.ledger.owner import STALE_SECONDS, Owner
+from ablate.ledger.ledger import STALE_SECONDS, Owner
 from ablate.ledger.records import Records
 from ablate.ledger.schema import APPLICATION_ID, RESTORE, VERSION, LedgerDamage, LedgerError
 from ablate.storage import OPTION, expand_variable

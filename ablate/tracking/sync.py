@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from ablate.ledger.ledger import DISCARDED, Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import DISCARDED, Ledger, Owner
 from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials, mark_infeasible
 from ablate.results import read_frame
 from ablate.tracking import payload

@@ -18,8 +18,7 @@ import pytest
 from ablate import api
 from ablate.backends.this_process import run_cell
 from ablate.ledger import ledger as ledger_module
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import LedgerDamage
 from tests.ablate.synthetic import CONFIG
 from tests.faults.driver import SPEC, options

@@ -15,10 +15,9 @@ import pytest
 from filelock import FileLock
 
 from ablate.ledger import ledger as ledger_module
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.facts import Sources
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import LedgerError, open_connection
-from ablate.ledger.sources import Sources
 from tests.ablate.synthetic import CONFIG, FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.machine.processes import host_name
@@ -31,7 +30,7 @@ CLASSES = {"digest": "0" * 16, "metrics": {"map_at_r": [[0.5, 3]]}}
 FIRST_USE = """
 import sys
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 print("ready", flush=True)
 sys.stdin.readline()
 with Ledger(sys.argv[1]) as ledger:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.ledger.schema import LedgerError
 from ablate.plugins import storage as ledger_backup
 from ablate.plugins.storage import LEASE, LEDGER, LedgerBackup, Storage
