@@ -263,7 +263,7 @@ def test_ray_is_used_by_its_public_modules() -> None:
 
 
 def test_trackers_are_imported_by_their_own_module_and_late() -> None:
-    """Reports read MLflow alone, and a run without `--tracker` waits for neither package."""
+    """A run without `--tracker` waits for neither package."""
     packages = {
         "ablate.plugins.tensorboard_files": "tensorboardX",
         "ablate.plugins.wandb_runs": "wandb",

@@ -21,11 +21,10 @@ from ablate.cli.options import (
     locate_ledger,
 )
 from ablate.designs.layers import overlay_mappings
-from ablate.engine.settings import format_command_line
 from ablate.spec.recipes import FOLDER
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths
-from trainables.words.terminal import print_text
+from trainables.words.terminal import format_command_line, print_text
 
 if TYPE_CHECKING:
     from ablate.api import Options

@@ -1,8 +1,6 @@
 """Hold the settings of a run, its provenance and its outcome."""
 
-import shlex
 import subprocess
-import sys
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrialTracker
 from trainables.core.runtime import TRIALS, Runtime
 from trainables.words.environment import build_public_environment
+from trainables.words.terminal import format_command_line
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
 # the name in records → the name of the installed distribution
@@ -180,18 +179,6 @@ def collect_provenance() -> dict[str, Any]:
         facts["git_commit"] = commit
         facts["git_dirty"] = bool(_run_git("status", "--porcelain", "-uno"))
     return facts
-
-
-def format_command_line() -> str:
-    """Return the `ablate` command of this process as a user types it; "" in other programs."""
-    program = Path(sys.argv[0])
-    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
-    commands = {
-        "ablate": ["ablate"],
-        "ablate/run.py": ["python", "-m", "ablate.run"],
-        "ablate/__main__.py": ["python", "-m", "ablate"],
-    }
-    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""
 
 
 def _run_git(*args: str) -> str:
