@@ -26,7 +26,7 @@ from reports.frame import (
     build_trials_table,
     list_objectives,
 )
-from reports.pages.csv_table import escape_formula
+from reports.pages.table_files import escape_formula
 from trainables.core.runtime import EXPORT, TRIALS, VIEWS, locate_trial_folder
 from trainables.words.errors import ConfigError
 from trainables.words.messages import check_known

@@ -17,7 +17,7 @@ from reports.stats.blocks import find_originals
 from reports.stats.comparison_rule import Sample, judge
 from reports.stats.describe import summarize
 from reports.stats.paired import paired_differences
-from reports.stats.rules.holm_t import HolmT
+from reports.stats.rules import HolmT
 from reports.store import open_client
 from reports.tables import labels
 from reports.tables.cells import (

@@ -9,17 +9,14 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from reports.best import format_best_config
-from reports.figures import curves, factor_curves, forest, heatmap, history
+from reports.figures import curves, factors, forest, heatmap, search_trials
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
 from reports.kinds import FIGURES
-from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
-from reports.pages.sources import KEY as SOURCES
-from reports.pages.sources import build_source_sheet
-from reports.pages.verdict import VerdictSection
-from reports.pages.verdict_file import format_verdicts
+from reports.pages import html, markup, table_files, verdict_text
+from reports.pages.verdict_text import VerdictSection, format_verdicts
 from reports.store import open_client
-from reports.tables.build import build_all
+from reports.tables.build import SOURCES, build_all
 from reports.tables.labels import to_slug
 from reports.tables.model import AnyTable, Sheet, TableData
 from reports.tables.notes import EFFECT_SIZES
@@ -120,7 +117,7 @@ def compile_live_page(
     folder = locate_report(out_dir, frame.document["name"], sweep_id)
     with TemporaryDirectory() as drafts:
         tables, judged, drawings = _compile_content(frame, Path(drafts), png=False)
-        rendered = [figures.render_inline(*each) for each in drawings if not each[0].apart]
+        rendered = [html.render_inline(*each) for each in drawings if not each[0].apart]
         page = html.render_page(
             frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best={}
         )
@@ -141,16 +138,15 @@ def _compile_content(
 ) -> tuple[list[AnyTable], VerdictSection, list[tuple[DrawnFigure, Path]]]:
     """Return a report's tables, verdicts, and figures with the SVG files drawn into a folder."""
     recipe = frame.recipe.restrict_to_studies({*frame.cells["study"]})  # those that have begun
-    sources = build_source_sheet(frame, recipe)
-    tables = _make_keys_distinct([*build_all(frame, recipe), *([sources] if sources else [])])
+    tables = _make_keys_distinct(build_all(frame, recipe))
     verdicts = judge_tables(frame, tables)
     headline = summarize_verdicts(frame, verdicts, tables)
     forest_plot = forest.draw_forest_plot(verdicts)
     drawn = [
         *([forest_plot] if forest_plot else []),
         *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
-        *(factor_curves.draw_factor_curves(frame, part) for part in recipe.factor_curves),
-        *(history.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
+        *(factors.draw_factor_curves(frame, part) for part in recipe.factor_curves),
+        *(search_trials.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
         *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
         *(FIGURES[part.kind](frame, part) for part in recipe.figures),
     ]
@@ -174,11 +170,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     # pages
     for figure, svg in drawings:
         if figure.apart:  # the figure has a page of its own
-            texts[f"{figure.key}.html"] = figures.render_figure_page(frame, figure, svg)
-    texts["report.md"] = markdown.format_report(
+            texts[f"{figure.key}.html"] = html.render_figure_page(frame, figure, svg)
+    texts["report.md"] = markup.format_report(
         frame, tables, judged, [figure for figure, _ in drawings], best
     )
-    rendered = [figures.render_in_report(figure, svg) for figure, svg in drawings]
+    rendered = [html.render_in_report(figure, svg) for figure, svg in drawings]
     texts["report.html"] = html.render_page(
         frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best=best
     )
@@ -194,11 +190,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
 
 def _format_table_files(table: AnyTable) -> dict[str, str]:
     """Return file name → text of a table's CSV and LaTeX files."""
-    texts = {f"{table.key}.csv": csv_table.to_csv(table)}
+    texts = {f"{table.key}.csv": table_files.to_csv(table)}
     if table.key != SOURCES:  # the sources of settings have too many words for an article
-        texts[f"{table.key}.tex"] = latex.format_latex(table)
+        texts[f"{table.key}.tex"] = table_files.format_latex(table)
     if isinstance(table, TableData):
-        texts[f"{table.key}_plain.tex"] = latex.format_plain_latex(table)
+        texts[f"{table.key}_plain.tex"] = table_files.format_plain_latex(table)
     return texts
 
 
@@ -239,7 +235,7 @@ def _format_terminal_text(
     shared = markup.collect_footnotes(tables)
     notes = [note for note in shared if not note.startswith(EFFECT_SIZES)]  # as tables print none
     parts = [
-        verdict.format_plain_verdict(judged),
+        verdict_text.format_plain_verdict(judged),
         *(markup.format_plain_table(table, notes) for table in tables if table.key != SOURCES),
         markup.format_plain_notes(notes),
     ]
@@ -272,7 +268,7 @@ def _set_run_description(
     page = build_run_path(parent.experiment_id, parent.run_id, "report/report.html")
     page = "" if frame.progress else page  # the page of a running sweep is not logged
     local = "" if find_server_address(tracking_uri) else f"{SERVED}{folder.name}/report.html"
-    text = verdict.format_run_description(judged, page, local)
-    written_by_person = old_text and not old_text.startswith(verdict.TITLE)
+    text = verdict_text.format_run_description(judged, page, local)
+    written_by_person = old_text and not old_text.startswith(verdict_text.TITLE)
     if old_text != text and not written_by_person:
         open_client(tracking_uri).set_tag(parent.run_id, DESCRIPTION_TAG, text)

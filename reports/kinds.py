@@ -14,31 +14,41 @@ from trainables.words.registry import Registry
 TABLES: Registry[Callable[..., Any]] = Registry(
     "tables",
     index={
-        "components": "reports.tables.comparison:compared",
-        "compare": "reports.tables.comparison:compared",
-        "search": "reports.tables.search_results:searched",
-        "effects": "reports.tables.effects:effects",
-        "importance": "reports.tables.importance:importance",
-        "promoted": "reports.tables.promotion:promoted",
+        "components": "reports.tables.comparison:compare_cells",
+        "compare": "reports.tables.comparison:compare_cells",
+        "search": "reports.tables.search:list_best_trials",
+        "effects": "reports.tables.effects:estimate_effects",
+        "importance": "reports.tables.search:estimate_importances",
+        "promoted": "reports.tables.search:list_promoted_cells",
     },
 )
 FIGURES: Registry[Callable[..., Any]] = Registry(
     "figures",
     index={
-        kind: f"reports.figures.{kind}:{kind}"
-        for kind in (
-            *("affinity", "class_sizes", "cost", "critical_difference", "distances"),
-            *("embedding_map", "gallery", "grad_cam", "interactions", "plane", "promotions"),
-            *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
-        )
+        "affinity": "reports.figures.embedding_space:affinity",
+        "class_sizes": "reports.figures.embedding_space:class_sizes",
+        "cost": "reports.figures.cost:cost",
+        "critical_difference": "reports.figures.ranks:critical_difference",
+        "distances": "reports.figures.embedding_space:distances",
+        "embedding_map": "reports.figures.embedding_space:embedding_map",
+        "gallery": "reports.figures.picture_boards:gallery",
+        "grad_cam": "reports.figures.picture_boards:grad_cam",
+        "interactions": "reports.figures.factors:interactions",
+        "plane": "reports.figures.embedding_space:plane",
+        "promotions": "reports.figures.ranks:promotions",
+        "shapley": "reports.figures.factors:shapley",
+        "single_step": "reports.figures.embedding_space:single_step",
+        "slices": "reports.figures.search_trials:slices",
+        "spectrum": "reports.figures.embedding_space:spectrum",
+        "uncertainty": "reports.figures.picture_boards:uncertainty",
     },
 )
 RULES: Registry[Callable[[], Any]] = Registry(
     "rules",
     index={
-        "pooled_or_holm": "reports.stats.rules.pooled_or_holm:PooledOrHolm",
-        "dunnett_and_t": "reports.stats.rules.dunnett_and_t:DunnettAndT",
-        "holm_t": "reports.stats.rules.holm_t:HolmT",
+        "pooled_or_holm": "reports.stats.rules:PooledOrHolm",
+        "dunnett_and_t": "reports.stats.rules:DunnettAndT",
+        "holm_t": "reports.stats.rules:HolmT",
     },
 )
 DEFAULT_RULE = "pooled_or_holm"

@@ -322,7 +322,7 @@ class Recipe(RecipePart):
     rule: how rows are compared with their baseline, by name (`pooled_or_holm`,
         `dunnett_and_t`, `holm_t`, or one of an installed package).
     looks: number of times at which verdicts are read, with more seeds each time (`--seeds`). All
-        looks together keep the error level; by default there is one (`reports/stats/looks.py`).
+        looks together keep the error level; by default there is one (`reports/stats/blocks.py`).
     failed: "worst" judges rows with failed runs, which are open otherwise: a verdict must then hold
         both without these runs and with each of them at the worst value of the rows that share its
         baseline (and split).

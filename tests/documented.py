@@ -36,7 +36,7 @@ def pages() -> list[Path]:
         ROOT / "search_spaces" / "README.md",
         *sorted((ROOT / "search_spaces" / "results").glob("*.md")),
         *(ROOT / name / "README.md" for name in ("ablate", "reports", "trainables")),
-        ROOT / "trainables" / "jobs" / "batch" / "README.md",
+        ROOT / "trainables" / "jobs" / "README.md",
         ROOT / "ablate" / "cluster" / "README.md",
         ROOT / "reports" / "stats" / "README.md",
     ]

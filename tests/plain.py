@@ -26,7 +26,7 @@ TESTS = (
     "tests/trainables/core/test_trainer.py",
     "tests/trainables/core/test_optimizer.py",
     "tests/trainables/jobs/test_ensemble.py",
-    "tests/trainables/jobs/batch/test_batch.py",
+    "tests/trainables/jobs/test_batch.py",
     "tests/trainables/losses",
     "tests/trainables/evaluation",
     "tests/trainables/methods",

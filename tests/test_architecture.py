@@ -35,13 +35,13 @@ ablate.spec
 ablate.designs
 ablate.storage
 ablate.results
-ablate.ledger           ablate.samplers      ablate.schedulers    ablate.tracking.payload
+ablate.ledger           ablate.search        ablate.tracking.payload
 
 reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
 reports.tables
-reports.frame           reports.stats        reports.published
+reports.frame           reports.stats        reports.papers
 reports.store
 reports.recipe
 reports.kinds

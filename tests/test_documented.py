@@ -21,7 +21,7 @@ from ablate.spec.yaml_loader import load_text
 from tests.documented import GUIDES, ROOT, Command, blocks, commands, pages, split_commands
 from tests.trainables.data import trees
 from tests.tutorials import LISTED, STAND_INS, list_blocks, list_tutorials
-from trainables.jobs.batch.__main__ import build_parser as batch_parser
+from trainables.jobs.batch import build_parser as batch_parser
 
 PACKAGES = ("ablate", "reports", "trainables")
 SHOWN = [command for page in pages() for command in commands(page)]
@@ -86,6 +86,7 @@ def name_options(words: list[str]) -> set[tuple[str, str]]:
 
 
 TESTED = {  # commands with options that no tutorial runs, by the test that does
+    "tests/ablate/backends/test_base.py": ("run --backend",),
     "tests/ablate/cli/test_decide.py": ("plan --decide",),
     "tests/ablate/cli/test_deep_greys.py": ("data --grey-range", "evaluate --grey-range"),
     "tests/ablate/cli/test_explain.py": ("explain", "explain --out", "plan"),
@@ -226,3 +227,20 @@ def test_a_fair_comparison(planned: Any) -> None:
     assert "warning" not in said
     spec["studies"]["tune_ddml"]["around"] = {"best_of": "rates"}
     assert "judged favours plain, which searched optimizer.lr in tune_plain" in planned(spec)
+
+
+SAVING = [block for block in blocks(GUIDES / "comparing.md", "yaml") if block[:8] == "studies:"]
+SMALL = {
+    "data": {"name": "digits", "image_size": 32},
+    "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+    "method": {"name": "ddml"},
+    "training": {"batch_size": 60, "per_class": 20},
+}
+
+
+@pytest.mark.parametrize("shown", SAVING, ids=("searches", "factors"))
+def test_options_that_no_recipe_has(planned: Any, shown: str) -> None:
+    spec = yaml.safe_load(shown)
+    spec["studies"].get("again", {}).pop("warm_start", None)  # needs the ledger of that sweep
+    said = planned({"trial": SMALL, **spec})
+    assert all(f"  {name}: " in said for name in spec["studies"])

@@ -15,8 +15,8 @@ import torch
 
 from ablate.designs.base import DESIGNS
 from ablate.designs.search import Search
-from ablate.samplers.sampling import SAMPLERS
-from ablate.schedulers.base import SCHEDULERS, LearningCurve
+from ablate.search.sampling import SAMPLERS
+from ablate.search.scheduling import SCHEDULERS, LearningCurve
 from ablate.testing.methods import build_seeded_method, draw_features
 from trainables.losses.base import LOSSES, make_pairs
 from trainables.methods.base import METHODS, Method, Progress

@@ -31,7 +31,8 @@ from ablate.plan.plan import Cell, Plan
 from ablate.sweep.trial_queue import build_training_job
 from trainables.core.components import EVALUATOR
 from trainables.core.runtime import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, locate_trial_folder
-from trainables.jobs.batch.trial_file import (
+from trainables.jobs.request import Job
+from trainables.jobs.trial_file import (
     MOST_BYTES,
     RESULT_NAME,
     Entry,
@@ -41,7 +42,6 @@ from trainables.jobs.batch.trial_file import (
     read_result,
     write_cells,
 )
-from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 from trainables.words.errors import ConfigError
 from trainables.words.files import join_inside, open_regular

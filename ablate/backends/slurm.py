@@ -27,8 +27,8 @@ from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from trainables.core.runtime import CHECKPOINTS, RESULT, locate_trial_folder
-from trainables.jobs.batch.trial_file import RESULT_NAME, Entry, digest
 from trainables.jobs.locked_job import RETRIES
+from trainables.jobs.trial_file import RESULT_NAME, Entry, digest
 from trainables.machine.devices import resolve_device
 from trainables.words.environment import PYTHON
 from trainables.words.errors import ConfigError

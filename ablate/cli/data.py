@@ -46,8 +46,9 @@ def add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "name", nargs="?", help="For `check`: a data set, or a folder of class folders."
     )
-    text = "For `check`: the folder of the data set."
-    command.add_argument("--data-root", metavar="DIR", help=text)
+    command.add_argument(
+        "--data-root", metavar="DIR", help="For `check`: the folder of the data set."
+    )
     add_allow_partial(command)
     add_grey_range(command)
     command.set_defaults(run=run_data)
@@ -148,7 +149,7 @@ def check_data_set(args: argparse.Namespace) -> int:
         resolve_data_config,
     )
     from trainables.data.fileset import FileSet
-    from trainables.data.survey import build_fault_error
+    from trainables.data.survey import build_fault_error, examine_images
 
     name, root = args.name or ("folder" if args.data_root else ""), args.data_root
     if name not in DATASETS and root is None and Path(name or "-").is_dir():
@@ -173,8 +174,8 @@ def check_data_set(args: argparse.Namespace) -> int:
         if issubclass(source, FileSet):
             reading = source.read_listing(config)
             rows, root, problems = reading.rows, source.locate_root(config), reading.problems
-            digest = source.compute_digest(config.name, reading.index, cache)
-            survey = source.examine_images(reading.index, config.grey_range)
+            digest = source.compute_digest(config.name, reading.listing, cache)
+            survey = examine_images(reading.listing, config.grey_range)
             unreadable = survey.unreadable
             try:
                 warnings = survey.list_notes()
@@ -201,8 +202,8 @@ def check_data_set(args: argparse.Namespace) -> int:
         lines.append(f"and {len(unreadable) - MOST_LINES:,} more images are bad")
     lines += [f"the images cannot be used as they are: {error}" for error in greys]
     print_text("\n".join(lines))
-    if issubclass(source, FileSet) and reading.empty:
-        raise build_fault_error(reading.index, unreadable, reading.empty)
+    if issubclass(source, FileSet) and reading.listing.empty:
+        raise build_fault_error(reading.listing, unreadable)
     return 1 if unreadable or greys or (problems and not args.allow_partial) else 0
 
 

@@ -20,10 +20,10 @@ from ablate.ledger import queries
 from ablate.ledger.columns import Row
 from ablate.ledger.records import Records
 from ablate.results import read_frame
-from ablate.samplers.sampling import get_sampler_name
+from ablate.search.sampling import get_sampler_name
 from reports.best import find_best_cell
 from reports.frame import list_objectives
-from reports.stats.power import POWER
+from reports.stats.planning import POWER
 from reports.tables.labels import format_level
 from trainables.words.paths import flatten_paths
 from trainables.words.terminal import print_text

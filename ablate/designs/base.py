@@ -3,7 +3,7 @@
 A design is a subclass of `StudyBase` with its own `design`, registered in `DESIGNS`. Files of this
 package are listed below; other packages use the entry-point group `ablate.designs`. A simple design
 defines only `points` (`components.py`). Fixed designs list their points at once; a search grows by
-results (`ablate/samplers/sampling.py`).
+results (`ablate/search/sampling.py`).
 
 A study has a centre: the layers below its own cells, which may include the best values of other
 studies (`around`). Three fields have the same meaning in every design that declares them:
@@ -36,8 +36,8 @@ from ablate.designs.parts import (
     drop_unused,
     to_list,
 )
-from ablate.samplers.sampling import Sampling
-from ablate.schedulers.base import SchedulerBase
+from ablate.search.sampling import Sampling
+from ablate.search.scheduling import SchedulerBase
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths, flatten_paths
 from trainables.words.registry import Registry

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate.designs.layers import Layer
-from ablate.samplers.sampling import Direction
-from ablate.samplers.space import list_wanted_values
-from ablate.schedulers.base import SCHEDULERS, SchedulerBase
+from ablate.search.sampling import Direction
+from ablate.search.scheduling import SCHEDULERS, SchedulerBase
+from ablate.search.space import list_wanted_values
 from trainables.config.registry import Strict, build_choice_annotation
 from trainables.words.canonical import to_canonical_json
 from trainables.words.errors import ConfigError

@@ -7,10 +7,10 @@ from pydantic import Field, field_validator, model_validator
 from ablate.designs.base import DESIGNS, SampledDesign, StudyBase
 from ablate.designs.parts import MAX_CELLS, Around, Scheduler, drop_unused
 from ablate.ledger.limits import Limits, describe_needs
-from ablate.samplers.any_optuna import OptunaSampler
-from ablate.samplers.sampling import SAMPLERS, Direction, get_sampler_name
-from ablate.samplers.space import Axis, check_conditions
-from ablate.schedulers.base import SCHEDULERS
+from ablate.search.any_optuna import OptunaSampler
+from ablate.search.sampling import SAMPLERS, Direction, get_sampler_name
+from ablate.search.scheduling import SCHEDULERS
+from ablate.search.space import Axis, check_conditions
 from trainables.words.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Search(StudyBase):
     """Propose configurations by a sampler that learns from earlier results.
 
     sampler: name of the sampler, or `{name: optuna, class: …, options: {…}}` for any sampler class
-        of Optuna, an installed package or a local file (`ablate/samplers/any_optuna.py`).
+        of Optuna, an installed package or a local file (`ablate/search/any_optuna.py`).
     trials: number of proposals.
     space: axes by path. `default` stands for the axes that the optimiser, the loss and the method
         declare with their options, and `{method: default}` for those of one of the three.

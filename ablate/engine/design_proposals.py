@@ -1,7 +1,7 @@
 """Propose the cheapest design of a comparison that decides, from its finished trials.
 
 The variance components of the finished trials give the half-width that another number of seeds or
-splits would have (`reports/stats/variance.py`). A design is good enough if its intervals are at
+splits would have (`reports/stats/planning.py`). A design is good enough if its intervals are at
 most 0.8 δ to either side in 85 % of the draws, since a mere expectation would fail in half of all
 cases. If no design is, 50 % is enough, and the text says so.
 """
@@ -19,7 +19,7 @@ from ablate.engine.work_estimate import Estimate, load_measured_rates
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import count_comparisons
 from ablate.sweep.estimates import Pilot, load_pilots
-from reports.stats.variance import (
+from reports.stats.planning import (
     Design,
     choose_seeds,
     draw_half_widths,

@@ -20,7 +20,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.facts import build_refusal
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
-from ablate.samplers.space import build_example
+from ablate.search.space import build_example
 from ablate.sweep.progression import Progression
 from ablate.sweep.required_inputs import BATCH, Use, iterate_required_inputs, locate_errors
 from ablate.sweep.state import StudyState

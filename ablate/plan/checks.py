@@ -12,7 +12,7 @@ from ablate.plan import inheritance
 from ablate.plan.plan import MAX_EXAMINED, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MisfitError, check_path, resolve_layers
 from ablate.plan.warnings import find_rows_of_other_regimes
-from ablate.samplers.space import Axis, Space, build_example, drop_inactive, find_parents
+from ablate.search.space import Axis, Space, build_example, drop_inactive, find_parents
 from ablate.spec.checks import METRICS, check_compared, report_metrics
 from ablate.spec.model import LoadedSpec
 from trainables.backbones.backbone import check_fits

@@ -24,8 +24,7 @@ from ablate.designs.parts import LEFT_OUT, NEUTRAL, Around, Point
 from ablate.plan.inheritance import get_neutral_options
 from ablate.plan.plan import Plan
 from ablate.spec.checks import COMPARING
-from reports.stats.power import compute_detectable_size
-from reports.tables.labels import display_scale
+from reports.stats.planning import compute_detectable_size
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.core.identity import dump_identity
@@ -36,6 +35,7 @@ from trainables.words.messages import format_value
 from trainables.words.metrics import (
     HALF_WIDTH,
     choose_smallest_effect,
+    display_scale,
     format_metric_name,
     is_share,
 )

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS, StudyBase
 from ablate.designs.parts import NEUTRAL, Around, PrecisionSeeds
-from ablate.samplers.sampling import SAMPLERS, get_sampler_name
-from ablate.samplers.space import Axis
+from ablate.search.sampling import SAMPLERS, get_sampler_name
+from ablate.search.space import Axis
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, find_figure_options
-from reports.published.papers import compute_printed_gain
+from reports.papers import compute_printed_gain
 from reports.recipe import Figure, Recipe, Table, to_level_name
 from reports.tables.labels import is_baseline
 from trainables.words.errors import ConfigError, ReportError
@@ -248,6 +248,13 @@ def _check_baseline(field: str, table: Table, study: StudyBase) -> None:
     if not any(is_baseline(table, point.cell, point.coords) for point in points):
         name = baseline if isinstance(baseline, str) else format_value(baseline)
         check_known(field, [name], [p.cell for p in points], f"the cell of {table.study}")
+
+
+def find_baseline_index(recipe: Recipe, name: str, study: StudyBase) -> int:
+    """Return the index of the first cell that a table of a study sets others beside, or 0."""
+    tables = [t for t in recipe.tables if t.study == name and t.kind in COMPARING]
+    cells = [(point.cell, point.coords) for point in study.all_points]
+    return next((i for t in tables for i, cell in enumerate(cells) if is_baseline(t, *cell)), 0)
 
 
 def _check_gains(field: str, table: Table, study: StudyBase) -> None:

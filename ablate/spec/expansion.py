@@ -319,11 +319,8 @@ def list_section_axes(section: str, trial: Mapping[str, Any]) -> dict[str, dict[
     loss, method = LOSSES.get(str(names["loss"])), METHODS.get(str(names["method"]))
     if loss is None or method is None:
         return list_default_axes(OptimizerConfig, "optimizer")  # the plan refuses unknown names
-    if section == "method":
-        return list_default_axes(method.Config, section)
-    if section == "loss":
-        return list_default_axes(loss.Config, section)
-    axes = list_default_axes(OptimizerConfig, section)
+    config = loss.Config if section == "loss" else method.Config
+    axes = list_default_axes(OptimizerConfig if section == "optimizer" else config, section)
     if loss.references is Loss.references:  # not overridden: the loss has no proxies
         axes.pop("optimizer.multipliers.proxies", None)
     if names["method"] == "plain":

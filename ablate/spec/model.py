@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.parts import Seeds, SpecPart, check_seeds, expand_seeds
-from ablate.samplers.space import Axis
+from ablate.search.space import Axis
 from ablate.spec.checks import METRICS, check_compared
 from ablate.spec.expansion import DEFAULT
 from reports.recipe import Recipe

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from ablate.designs.base import StudyBase
 from ablate.designs.layers import overlay_mappings
+from ablate.search.space import sort_by_dependencies
 from ablate.spec.added_studies import (
     add_equal_budget_studies,
     add_same_rates_studies,
@@ -215,10 +216,8 @@ def _order_studies(studies: Mapping[str, StudyBase]) -> tuple[str, ...]:
     for name, bases in graph.items():
         for base, field in bases.items():
             _check_study(f"studies.{name}.{field}", base, studies)
-    depth: dict[str, int] = {}
     try:
-        for name in graphlib.TopologicalSorter(graph).static_order():
-            depth[name] = 1 + max((depth[base] for base in graph[name]), default=-1)
+        return tuple(sort_by_dependencies(graph))
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         field = graph[cycle[0]][cycle[1]]
@@ -227,4 +226,3 @@ def _order_studies(studies: Mapping[str, StudyBase]) -> tuple[str, ...]:
             f"the studies build on each other ({' → '.join(cycle)})",
             "Remove a reference",
         ) from None
-    return tuple(sorted(studies, key=lambda name: depth[name]))

@@ -13,12 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.parser import Parser
-from yaml.reader import Reader, ReaderError
-from yaml.resolver import BaseResolver
-from yaml.scanner import Scanner
+from yaml.reader import ReaderError
 
 from ablate.spec.recipes import suggest_recipe
 from trainables.words.errors import ConfigError
@@ -44,25 +40,14 @@ _SCALARS = {
 _BEGIN = {"null": ["~", "n", "N", ""], "bool": "tTfF", "int": "-+0123456789"}  # first characters
 
 
-class _Core(BaseResolver):
+class _Loader(yaml.SafeLoader):
     """Resolve scalars by the core schema of YAML 1.2, and merge keys (`<<`)."""
 
 
-_Core.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
+_Loader.yaml_implicit_resolvers = {}  # without those of YAML 1.1
+_Loader.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
 for _name, _pattern in _SCALARS.items():
-    _Core.add_implicit_resolver(_TAG + _name, _pattern, list(_BEGIN.get(_name, "-+.0123456789")))
-
-
-class _Loader(Reader, Scanner, Parser, Composer, _Core):
-    """Parse text to a node graph; without a constructor, no object of a file is instantiated."""
-
-    def __init__(self, text: str) -> None:
-        """Initialise the parts of PyYAML's loader, except the constructor of Python objects."""
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        _Core.__init__(self)
+    _Loader.add_implicit_resolver(_TAG + _name, _pattern, list(_BEGIN.get(_name, "-+.0123456789")))
 
 
 @dataclass(frozen=True)
@@ -128,7 +113,7 @@ def load_yaml(path: str | Path, *, only_regular: bool = False) -> Document:
 def load_text(text: str, name: str) -> Document:
     """Read YAML from text, with `name` as the file's name in messages."""
     try:
-        node = _Loader(text).get_single_node()
+        node = yaml.compose(text, Loader=_Loader)
     except RecursionError:
         raise ConfigError(name, *TOO_DEEP) from None
     except yaml.YAMLError as error:

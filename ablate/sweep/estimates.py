@@ -22,23 +22,26 @@ from ablate.ledger.limits import read_needs
 from ablate.ledger.queries import list_looks
 from ablate.ledger.records import Records
 from ablate.plan.warnings import count_comparisons
-from ablate.sweep.races import find_baseline_index
+from ablate.spec.checks import find_baseline_index
 from ablate.sweep.state import SweepState
-from reports.stats.classes import ClassVariances
+from reports.stats.blocks import compute_look_level
 from reports.stats.comparison_rule import Sample
-from reports.stats.looks import compute_look_level
-from reports.stats.variance import (
-    Components,
+from reports.stats.planning import (
     Design,
     Family,
     Runs,
+    VarianceComponents,
     draw_half_widths,
     estimate_components,
 )
+from reports.stats.wider_claims import (
+    ClassValues,
+    ClassVariances,
+    average_records,
+    build_class_rule,
+)
 from reports.tables.advice import advise_on_row
-from reports.tables.class_values import ClassValues, average_records, build_class_rule
-from reports.tables.labels import display_scale
-from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 KIND = {  # fields that decide how long an epoch takes
     "data": ("name", "root", "image_size"),
@@ -177,7 +180,7 @@ class Pilot:
     configs: tuple[dict[str, Any], ...]
     splits: int | None
     done: int
-    components: Components
+    components: VarianceComponents
     family: Family
     classes: ClassVariances | None = None
 
@@ -232,8 +235,8 @@ def _load_class_variances(state: SweepState, name: str, metric: str) -> ClassVar
         records = [state.facts.ledger.get_classes(cell.trial_id).get(split)]
         if (of_seed := average_records(records, short_name)) is not None:
             values.setdefault(cell.cell, {})[cell.seed] = of_seed
-    points = state.plan.spec.studies[name].all_points
-    baseline = points[find_baseline_index(state.plan, name)].cell
+    study = state.plan.spec.studies[name]
+    baseline = study.all_points[find_baseline_index(state.plan.spec.report, name, study)].cell
     blocks = {cell: dict.fromkeys(seeds, 0.0) for cell, seeds in values.items()}
     sample = Sample(blocks.pop(baseline, {}), blocks)
     rule = build_class_rule(values, sample, baseline)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ablate.ledger.facts import summarize_differences
 from ablate.ledger.ledger import Ledger, Owner
 from ablate.plan.plan import Cell
-from ablate.schedulers.base import WAIT
+from ablate.search.scheduling import WAIT
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings, Order, Rank, TrialQueue, build_training_job
 from trainables.core.runtime import locate_trial_folder

@@ -7,7 +7,7 @@ start and after every finished trial and never waits. Plans, the engine and `--c
 
 from ablate.ledger.facts import Facts
 from ablate.plan.plan import Cell, Plan
-from ablate.schedulers.base import STOP
+from ablate.search.scheduling import STOP
 from ablate.sweep.proposer import Proposer, fix_warm_trials
 from ablate.sweep.races import Racing, Staging
 from ablate.sweep.ranking import Ranking

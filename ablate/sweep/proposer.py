@@ -26,8 +26,8 @@ from ablate.ledger.limits import MOST_INFEASIBLE, read_needs
 from ablate.ledger.queries import find_sweep, list_sweep_trials
 from ablate.plan.inheritance import list_inherited_paths
 from ablate.plan.plan import Cell, Plan
-from ablate.samplers.sampling import ObservedTrial, propose
-from ablate.samplers.space import Space, drop_inactive, find_proposal
+from ablate.search.sampling import ObservedTrial, propose
+from ablate.search.space import Space, drop_inactive, find_proposal
 from ablate.sweep.estimates import TrialCosts
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import SweepState, get_limits
@@ -44,7 +44,7 @@ def list_earlier_of_round(idx: int, infeasible: Collection[int], round_size: int
 
 
 class Proposer:
-    """Propose the trials of one search (`ablate/samplers/sampling.py`).
+    """Propose the trials of one search (`ablate/search/sampling.py`).
 
     Each proposal is recorded in the ledger before its trial runs. None is lost or repeated, and two
     drivers of one study share their proposals.

@@ -33,12 +33,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ablate.designs.parts import PrecisionSeeds, Race
-from ablate.plan.plan import Cell, Plan
-from ablate.spec.checks import COMPARING
+from ablate.plan.plan import Cell
+from ablate.spec.checks import find_baseline_index
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.state import StudyState, SweepState
-from reports.tables.labels import display_scale, is_baseline
-from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect
+from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
 
 @dataclass(frozen=True)
@@ -198,9 +197,13 @@ def evaluate_precision(
         rule: name of the rule that judges the table.
         looks: number of planned looks at its verdicts. The first has the longest intervals.
     """
-    from reports.stats.looks import compute_look_level
-    from reports.stats.power import choose_final_seeds  # imports SciPy's statistics
-    from reports.stats.variance import Family, choose_final_seeds_of_splits, estimate_components
+    from reports.stats.blocks import compute_look_level
+    from reports.stats.planning import (
+        Family,
+        choose_final_seeds,  # imports SciPy's statistics
+        choose_final_seeds_of_splits,
+        estimate_components,
+    )
 
     cells, stage, level = tuple(values), range(seeds.first), compute_look_level(1, looks)
     if any(seed not in row for cell in cells for row in values[cell].values() for seed in stage):
@@ -243,13 +246,6 @@ def _subtract(
     return [a - b for a, b in pairs if a is not None and b is not None]
 
 
-def find_baseline_index(plan: Plan, name: str) -> int:
-    """Return the index of the first cell that a table of a study sets others beside, or 0."""
-    tables = [t for t in plan.spec.report.tables if t.study == name and t.kind in COMPARING]
-    cells = [(point.cell, point.coords) for point in plan.spec.studies[name].all_points]
-    return next((i for t in tables for i, cell in enumerate(cells) if is_baseline(t, *cell)), 0)
-
-
 class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`PrecisionSeeds`)."""
 
@@ -264,7 +260,7 @@ class Staging(Racing):
         smallest_effect = choose_smallest_effect(plan.spec.report.smallest, self.metric)
         wanted = precision.precision or HALF_WIDTH * smallest_effect  # in the unit shown
         self.half_width = wanted / display_scale(self.metric)
-        self.baseline = find_baseline_index(plan, name)
+        self.baseline = find_baseline_index(plan.spec.report, name, plan.spec.studies[name])
 
     def _evaluate(self, seeds: Sequence[int]) -> Standing:
         values = {idx: self._collect_values(idx) for idx in self._cells_by_seed}

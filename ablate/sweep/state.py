@@ -10,8 +10,8 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.facts import Facts
 from ablate.ledger.limits import Limits
 from ablate.plan.plan import Cell, Plan
-from ablate.samplers.sampling import ObservedTrial
-from ablate.schedulers.base import STOP, WAIT, Decision, LearningCurve, SchedulerBase
+from ablate.search.sampling import ObservedTrial
+from ablate.search.scheduling import STOP, WAIT, Decision, LearningCurve, SchedulerBase
 from trainables.core.runtime import locate_trial_folder
 from trainables.jobs.request import Fold, Job
 from trainables.words.files import join_inside

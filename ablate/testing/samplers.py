@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import ObservedTrial, propose
-from ablate.samplers.space import Axis, drop_inactive
+from ablate.search.sampling import ObservedTrial, propose
+from ablate.search.space import Axis, drop_inactive
 from trainables.words.canonical import to_canonical_json
 from trainables.words.errors import ConfigError
 

@@ -31,7 +31,7 @@ class CostOptions(plot.FigureOptions):
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     """Mean cost and mean metric, in the displayed unit, of a cell over n seeds or splits."""
 
     study: str
@@ -105,7 +105,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.DrawnFigure
     return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
-def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
+def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> list[CostPoint]:
     """Return a point for each cell of a study with results: its mean cost and mean metric.
 
     With folds, the cost of a seed is the sum over its folds. Costs are means over what values are
@@ -124,7 +124,7 @@ def collect_cost_points(frame: Frame, study: str, metric: str, cost: str) -> lis
         quality = summarize(list(values.values()))
         price = summarize([costs[cell, key] for key in values])
         if quality is not None and price is not None:
-            points.append(Point(study, cell, price.mean, quality.mean * scale, quality.n))
+            points.append(CostPoint(study, cell, price.mean, quality.mean * scale, quality.n))
     return points
 
 

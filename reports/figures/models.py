@@ -150,7 +150,7 @@ class Views:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ModelDrawing:
     """A drawing of models, its caption, and its tooltips."""
 
     figure: plot.Canvas
@@ -160,14 +160,14 @@ class Picture:
 
 def register_model_figure(
     options: type[ModelOptions], subject: str, *, apart: bool = False
-) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
+) -> Callable[[Callable[[Views, str], ModelDrawing]], plot.FigureKind]:
     """Declare that the decorated function draws a kind of figure of trained models.
 
     The function takes the data of the models, and the figure's title, which names `subject` if the
     recipe has no title. apart: whether the figure has a page of its own.
     """
 
-    def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
+    def declare(draw: Callable[[Views, str], ModelDrawing]) -> plot.FigureKind:
         drawn = partial(_draw_models, draw=draw, subject=subject, apart=apart)
         return plot.FigureKind(options, update_wrapper(drawn, draw))
 
@@ -179,7 +179,7 @@ def _draw_models(
     recipe: Figure,
     options: ModelOptions,
     *,
-    draw: Callable[[Views, str], Picture],
+    draw: Callable[[Views, str], ModelDrawing],
     subject: str,
     apart: bool,
 ) -> plot.DrawnFigure:
@@ -194,7 +194,7 @@ def _draw_models(
         drawing, panel = plot.create_single_panel(title, 1.2)
         panel.set_axis_off()
         plot.draw_empty_message(panel, "nothing was read")
-        picture = Picture(drawing, "Nothing was read.")
+        picture = ModelDrawing(drawing, "Nothing was read.")
     missing = [f"{m.cell}, seed {m.seed}: {NOT_READ}." for m, view in views if not view]
     caption = " ".join([picture.caption, *missing])
     cells = frame.select_study(study)

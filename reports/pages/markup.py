@@ -4,24 +4,32 @@ The main columns are the row, the first metric (mean ± sd), its Δ with interva
 and n. Further metrics and statistics follow in a second table; CSV has every number. Notes that
 several tables share (`shared`) are printed once, numbered from 1, and each table names their
 numbers.
+
+`tests.reports.readme` copies tables from the report's Markdown file.
 """
 
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from reports.figures.figure import DrawnFigure
+from reports.frame import Frame
+from reports.pages import verdict_text
+from reports.pages.facts import collect_facts, collect_provenance
+from reports.pages.verdict_text import VerdictSection
 from reports.stats.blocks import LEVEL
 from reports.stats.paired import Difference
 from reports.tables import labels, term_shares
+from reports.tables.cells import find_protocol
 from reports.tables.model import (
     AnyTable,
     Comparison,
     Field,
-    Grid,
     MeasuredMetric,
     Sheet,
     TableData,
+    TableGrid,
     TableRow,
 )
 from reports.tables.notes import CHANCES, EFFECT_SIZES
@@ -106,10 +114,10 @@ def _format_improvement(measured: MeasuredMetric) -> str:
     return f"{chance.probability:.2f}{interval}"
 
 
-def build_grid(table: AnyTable) -> Grid:
+def build_grid(table: AnyTable) -> TableGrid:
     """Return the headers and fields of a table in printing order, for any output format."""
     if isinstance(table, Sheet):
-        return Grid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
+        return TableGrid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
     columns: list[Column] = []
     for i, metric in enumerate(table.metrics):
         columns += _build_metric_columns(table, metric, i)
@@ -121,7 +129,7 @@ def build_grid(table: AnyTable) -> Grid:
     return _lay_out_columns(table, columns)
 
 
-def build_plain_grid(table: TableData) -> Grid:
+def build_plain_grid(table: TableData) -> TableGrid:
     """Return the plain table: labels, mean ± sd of each metric, and n."""
     columns: list[Column] = []
     for metric in table.metrics:
@@ -132,7 +140,7 @@ def build_plain_grid(table: TableData) -> Grid:
     return _lay_out_columns(table, columns)
 
 
-def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
+def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> TableGrid:
     """Return a table's grid: the columns of row labels, the given columns, and n."""
     seeds = []
     for row in table.rows:
@@ -145,7 +153,7 @@ def _lay_out_columns(table: TableData, columns: Sequence[Column]) -> Grid:
         for row, row_fields in zip(table.rows, zip(*fields, strict=True), strict=True)
     )
     names, count = labels.format_coordinates(table.headers), len(table.headers)
-    return Grid((*names, *heads), count, (*(False,) * count, *further), rows)
+    return TableGrid((*names, *heads), count, (*(False,) * count, *further), rows)
 
 
 def _build_metric_columns(table: TableData, metric: str, position: int) -> list[Column]:
@@ -240,7 +248,7 @@ def _format_published_gap(result: MeasuredMetric, digits: int) -> str:
     return labels.format_signed(gap, digits)
 
 
-def split_further_columns(grid: Grid) -> list[Grid]:
+def split_further_columns(grid: TableGrid) -> list[TableGrid]:
     """Return the main table, and a table of the same rows with the further columns if any."""
     positions = range(len(grid.headers))
     tables = [_select_columns(grid, [i for i in positions if not grid.further[i]])]
@@ -250,11 +258,11 @@ def split_further_columns(grid: Grid) -> list[Grid]:
     return tables
 
 
-def _select_columns(grid: Grid, positions: list[int]) -> Grid:
+def _select_columns(grid: TableGrid, positions: list[int]) -> TableGrid:
     """Return the table with the columns at these positions."""
     rows = tuple(tuple(row[i] for i in positions) for row in grid.rows)
     headers = tuple(grid.headers[i] for i in positions)
-    return Grid(headers, grid.labels, (False,) * len(positions), rows)
+    return TableGrid(headers, grid.labels, (False,) * len(positions), rows)
 
 
 def format_plain_table(table: AnyTable, shared: Sequence[str] = ()) -> str:
@@ -321,7 +329,7 @@ def _escape_star(text: str) -> str:
     return f"\\{text}" if text.startswith("*") else text
 
 
-def format_pipe_table(grid: Grid) -> list[str]:
+def format_pipe_table(grid: TableGrid) -> list[str]:
     """Write the lines of a Markdown table, with special characters escaped."""
 
     def line(fields: Sequence[Field]) -> str:
@@ -332,3 +340,35 @@ def format_pipe_table(grid: Grid) -> list[str]:
     rule = [":--" if i < grid.labels else "--:" for i in range(len(grid.headers))]
     head = line([Field(header) for header in grid.headers])
     return [head, f"| {' | '.join(rule)} |", *map(line, grid.rows)]
+
+
+def format_report(
+    frame: Frame,
+    tables: Sequence[AnyTable],
+    judged: VerdictSection,
+    figures: Sequence[DrawnFigure],
+    best: Mapping[str, str],
+) -> str:
+    """Write verdict, facts, tables, shared notes, figures and best configurations."""
+    shared = collect_footnotes(tables)
+    facts = collect_facts(frame) + collect_provenance(frame)
+    lines = [
+        f"# {frame.document.get('title') or frame.document['name']}",
+        "",
+        f"**{find_protocol(frame)}**",
+        "",
+        *verdict_text.format_verdict_section(judged),
+        *(f"- {name}: {value}" for name, value in facts),
+        *("", "## Tables", ""),
+        *(format_markdown_table(table, shared) for table in tables),
+    ]
+    lines += [format_markdown_notes(shared)] if shared else []
+    lines += ["## Figures", ""] if figures else []
+    for figure in figures:
+        image = f"![{figure.title}]({figure.key}.png)"
+        if figure.apart:
+            image = f"[{image}]({figure.key}.html)"
+        lines += [image, "", f"{figure.title}. {figure.caption}", ""]
+    for name, text in best.items():
+        lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
+    return "\n".join(lines)

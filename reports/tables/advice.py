@@ -6,17 +6,17 @@ from math import ceil
 import numpy as np
 
 from reports.frame import DataFrame
-from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Sample, load_rule
-from reports.stats.variance import (
+from reports.stats.planning import (
     DRAWS,
-    Components,
     Design,
     Family,
     Runs,
+    VarianceComponents,
     draw_half_widths,
     estimate_components,
 )
+from reports.stats.wider_claims import ClassVariances
 from reports.tables.cells import group_by_cell, has_splits
 
 FACTORS = (1.25, 1.5, 2, 3, 4)  # of the number of seeds, which advice may raise
@@ -42,7 +42,7 @@ def group_runs(cells: DataFrame, metric: str) -> dict[str, dict[int, dict[int, f
 
 def choose_components(
     base: Runs, row: Runs, others: Sequence[Runs], rule: str
-) -> Components | None:
+) -> VarianceComponents | None:
     """Return the components of a table, or of a row and its baseline if the row is unlike others.
 
     With a rule that shares the rows' error, a calm row's interval has the scatter of the others.
@@ -61,7 +61,7 @@ def choose_components(
 
 
 def advise_on_row(
-    components: Components, family: Family, wanted: float, scale: float, *, has_splits: bool
+    components: VarianceComponents, family: Family, wanted: float, scale: float, *, has_splits: bool
 ) -> str:
     """Say which number of seeds would give a row about which half-width, or that none would help.
 

@@ -1,19 +1,21 @@
-"""Build the tables of a recipe, with effects and importances.
+"""Build the tables of a recipe, with effects, importances, matrices and sources of settings.
 
 Images of a single class have 100 % whatever the model is. Values of such a split are no result, so
 no table shows them.
 """
 
+import json
 from dataclasses import replace
 
-from reports.frame import DataFrame, Frame
+from reports.frame import OTHER, DataFrame, Frame
 from reports.kinds import TABLES
 from reports.recipe import Recipe, Table
-from reports.tables.comparison import put_primary_first
+from reports.tables import labels
+from reports.tables.comparison import find_method_column, put_primary_first
 from reports.tables.labels import to_slug
-from reports.tables.matrix import build_matrix
-from reports.tables.model import AnyTable, Sheet, TableData
-from trainables.words.metrics import is_share
+from reports.tables.model import AnyTable, Field, Sheet, TableData, TableRow
+from reports.tables.verdict import Verdict, judge_tables
+from trainables.words.metrics import display_scale, format_metric_label, is_share
 
 
 def build_table(frame: Frame, recipe: Table) -> AnyTable:
@@ -76,7 +78,8 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
             tables.append(companion)
         else:  # its first note, on how values were measured, is in the table already
             tables[-1] = replace(table, notes=(*table.notes, *companion.notes[1:]))
-    return tables
+    sources = build_source_sheet(frame, recipe)
+    return [*tables, *([sources] if sources else [])]
 
 
 def _choose_companion(frame: Frame, part: Table) -> str | None:
@@ -91,3 +94,110 @@ def _choose_companion(frame: Frame, part: Table) -> str | None:
         for name, value in coords.items():
             levels.setdefault(name, set()).add(repr(value))
     return "effects" if sum(len(values) > 1 for values in levels.values()) > 1 else None  # two vary
+
+
+MATRIX_COLUMNS = ("metric", "mean", "n", "delta", "delta_low", "delta_high", "verdict", "family")
+
+
+def build_matrix(frame: Frame, table: TableData, factor: str) -> Sheet:
+    """Return the matrix of a comparison by its first metric.
+
+    A row has a level of each other factor. A cell has the difference to the baseline at the same
+    level of `factor`, with interval and verdict; those of the baseline have its mean.
+
+    Args:
+        factor: name of a label column of `table`, whose levels are the columns of the matrix.
+    """
+    metric, column = table.metrics[0], table.headers.index(factor)
+    others = [name for name in table.headers if name != factor]
+    verdicts = {verdict.cell: verdict for verdict in judge_tables(frame, [table])}
+    grid: dict[tuple[str, ...], dict[str, Field]] = {}
+    columns, numbers = dict[str, None](), list[tuple[object, ...]]()
+    for row in table.rows:
+        if row.printed_only:
+            continue
+        names = list(row.levels)
+        names[find_method_column(table.recipe, table.headers)] += OTHER * row.cell.endswith(OTHER)
+        level = names.pop(column)
+        columns[level] = None
+        verdict, measured = verdicts.get(row.cell), row.measured[metric]
+        grid.setdefault((*names,), {})[level] = _format_cell(table, row, verdict)
+        gap, summary = measured.difference, measured.summary
+        numbers.append(
+            (
+                *(*names, level, metric),
+                *((summary.mean, summary.n) if summary else (None, 0)),
+                *((gap.mean, gap.low, gap.high) if gap else (None,) * 3),
+                *((verdict.call, verdict.family) if verdict else (None, None)),
+            )
+        )
+    return Sheet(
+        table.recipe.model_copy(update={"caption": ""}),
+        key=labels.to_slug(f"matrix_{table.recipe.study}"),
+        title=f"{table.title}: differences in {format_metric_label(metric)}",
+        headers=(*labels.format_coordinates(others), *columns),
+        labels=len(others),
+        rows=tuple(
+            (*map(Field, names), *(cells.get(level, Field("")) for level in columns))
+            for names, cells in grid.items()
+        ),
+        columns=(*others, factor, *MATRIX_COLUMNS),
+        numbers=tuple(numbers),
+        notes=(
+            "Baseline: its mean. Same: the row equals another one, or tuning preferred its method "
+            "switched off.",
+            *(note for note in table.notes if note.startswith(("Δ:", "Bold:"))),
+        ),
+    )
+
+
+def _format_cell(table: TableData, row: TableRow, verdict: Verdict | None) -> Field:
+    """Write the mean of a baseline, `+0.52 [+0.11, +0.93] better`, or why there is neither."""
+    metric, digits = table.metrics[0], table.recipe.digits
+    measured, runs = row.measured[metric], (table.recipe.study, row.cell)
+    if measured.summary is None:
+        return Field("missing" if row.planned else "refused", hint="; ".join(row.gaps))
+    if row.baseline or measured.difference is None:
+        mean = measured.summary.mean * display_scale(metric)
+        return Field(labels.format_number(mean, digits), measured=True, of=runs)
+    gap = measured.difference
+    text = labels.format_with_interval(gap.mean, gap.low, gap.high, metric, digits)
+    call = f" {verdict.call}" if verdict else ""
+    call += f" ({verdict.failed})" if verdict and verdict.failed else ""
+    return Field(text + call, measured=True, bold=measured.better, of=runs)
+
+
+SOURCES_TITLE = "Where each setting comes from"
+SOURCES = "sources"
+SOURCES_NOTE = (
+    "Sources are those in the recipe's sources file. Studies named `…_fair` search some of these "
+    "settings, for which the source then does not apply."
+)
+SOURCES_HEADERS = ("studies", "rows", "setting", "value", "source")
+
+
+def build_source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
+    """Return a table of the source of each setting in studies that have begun; None if empty."""
+    begun = [name for name in frame.study_order if name not in frame.studies_without_cells]
+    lines = []
+    for block in recipe.sources:
+        if not block.includes_any(begun):
+            continue
+        patterns = ["all" if p == ("*",) else ", ".join(p) for p in (block.studies, block.rows)]
+        for field, value, source in block.list_entries():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines.append((*patterns, field, text, source))
+    if not lines:
+        return None
+    placeholder = Table(kind="compare", study=begun[0], title=SOURCES_TITLE)  # a sheet needs one
+    return Sheet(
+        placeholder,
+        key=SOURCES,
+        title=SOURCES_TITLE,
+        headers=SOURCES_HEADERS,
+        labels=len(SOURCES_HEADERS),  # all columns have words
+        rows=tuple(tuple(map(Field, line)) for line in lines),
+        columns=SOURCES_HEADERS,
+        numbers=tuple(lines),
+        notes=(SOURCES_NOTE,),
+    )

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from reports.frame import GIVEN_UP, DataFrame, Frame
 from reports.recipe import Table, to_level_name
+from reports.stats.blocks import compute_look_level
 from reports.stats.describe import Summary, summarize
-from reports.stats.looks import compute_look_level
-from reports.stats.searches import average_searches
+from reports.stats.wider_claims import ClassValues, average_records, average_searches
 from reports.tables.labels import format_confidence, format_level
 from trainables.words.metrics import (
     SHARP,
@@ -182,6 +182,24 @@ def count_classes(frame: Frame, cells: DataFrame, metrics: Iterable[str]) -> dic
     return texts
 
 
+def collect_class_values(
+    frame: Frame, cells: DataFrame, metric: str
+) -> dict[str, dict[int, ClassValues]]:
+    """Return cell → seed → values by class, means over folds and searches.
+
+    A seed is left out if one of its trials has no values, or values of other classes.
+    """
+    split, _, name = metric.rpartition("/")
+    values: dict[str, dict[int, ClassValues]] = {}
+    if frame.read_classes is None:
+        return values
+    for (cell, seed), group in cells.groupby(["cell", "seed"], sort=False):
+        records = [frame.read_classes(trial_id, split) for trial_id in group["trial_id"]]
+        if (of_seed := average_records(records, name)) is not None:
+            values.setdefault(str(cell), {})[int(seed)] = of_seed
+    return values
+
+
 def has_splits(cells: DataFrame) -> bool:
     """Return whether a study's cells are compared over class splits."""
     return "split" in cells.columns and bool(cells["split"].notna().any())
@@ -255,7 +273,7 @@ def collect_factor_cells(frame: Frame, cells: DataFrame, metric: str) -> Cells:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SearchTrial:
     """One trial of a search.
 
     number: from 1, in the order of proposal. result: summary over its seeds.
@@ -277,11 +295,11 @@ class Trials:
         neutral: result of the neutral cell, which is no proposal; None without it.
     """
 
-    trials: tuple[Trial, ...]
+    trials: tuple[SearchTrial, ...]
     lost: tuple[int, ...]
     neutral: Summary | None
 
-    def find_best(self, sign: int) -> Trial | None:
+    def find_best(self, sign: int) -> SearchTrial | None:
         """Return the first trial with the best value; sign: see `find_sign`."""
         return max(self.trials, key=lambda trial: sign * trial.result.mean, default=None)
 
@@ -296,7 +314,7 @@ def collect_trials(cells: DataFrame, metric: str) -> Trials:
 
     The neutral cell has the method switched off. It is no trial, as no sampler proposed it.
     """
-    finished, lost, neutral = list[Trial](), list[int](), None
+    finished, lost, neutral = list[SearchTrial](), list[int](), None
     cells = cells.sort_values("idx", kind="stable")
     coords_of = dict(zip(map(str, cells["cell"]), cells["coords"], strict=True))
     for cell, values in group_by_cell(cells, metric).items():
@@ -307,7 +325,7 @@ def collect_trials(cells: DataFrame, metric: str) -> Trials:
         elif result is None:
             lost.append(number)
         else:
-            finished.append(Trial(number, cell, coords, result))
+            finished.append(SearchTrial(number, cell, coords, result))
     return Trials(tuple(finished), tuple(lost), neutral)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 from reports.frame import DataFrame, Frame
 from reports.recipe import Table
 from reports.stats.blocks import LEVEL, SharedError
-from reports.stats.factorial import Effect, Fit, fit_factorial
+from reports.stats.factorial import Attribution, Effect, Fit, attribute_over_seeds, fit_factorial
 from reports.stats.paired import adjust_by_holm
-from reports.stats.shapley import Attribution, attribute_over_seeds
 from reports.tables import labels
 from reports.tables.cells import (
     Cells,
@@ -32,7 +31,7 @@ COLUMNS = (
 NOTHING = (None, None, None)  # Shapley value and interval of a term that has none
 
 
-def effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
+def estimate_effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
     """Return a row per metric and term, which is a factor or an interaction of factors.
 
     A note names the terms that the design cannot tell apart.

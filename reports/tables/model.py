@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from reports.published.papers import PrintedValue
+from reports.papers import PrintedValue
 from reports.recipe import PrintedRows, Table
 from reports.stats.blocks import LEVEL
-from reports.stats.classes import ClassVariances
 from reports.stats.comparison_rule import Judgement
 from reports.stats.describe import Summary
 from reports.stats.paired import Difference, Improvement
+from reports.stats.wider_claims import ClassVariances
 from reports.tables.term_shares import TermShare
 from trainables.words.metrics import format_metric_label
 
@@ -33,7 +33,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TableGrid:
     """Headers and fields. Columns marked `further` are printed in a second table."""
 
     headers: tuple[str, ...]

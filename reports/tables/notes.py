@@ -5,11 +5,11 @@ Notes that apply to all tables have the same words, so a report prints them once
 
 from collections.abc import Sequence
 
+from reports import papers
 from reports.frame import OTHER, Frame
-from reports.published import papers
 from reports.recipe import Table
-from reports.stats.classes import OverClasses
 from reports.stats.comparison_rule import load_rule
+from reports.stats.wider_claims import OverClasses
 from reports.tables.cells import (
     EMPTY,
     describe_criterion,

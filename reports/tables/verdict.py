@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from reports.frame import DataFrame, Frame
-from reports.published.papers import compute_printed_gain, load_published_table
+from reports.papers import compute_printed_gain, load_published_table
 from reports.stats.blocks import LEVEL, are_equal, dunnett_quantile
 from reports.stats.comparison_rule import Judgement, decide, join_intervals
 from reports.stats.factorial import Fit
 from reports.stats.paired import Difference, compute_chances
-from reports.stats.variance import Family
+from reports.stats.planning import Family
 from reports.tables.advice import (
     advise_on_classes,
     advise_on_row,

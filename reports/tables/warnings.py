@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
-from reports.stats.levels import Levels
+from reports.stats.importance import Levels
 from reports.tables.cells import NEUTRAL, collect_trials, find_sign
 from reports.tables.labels import format_level
 from trainables.words.metrics import is_share

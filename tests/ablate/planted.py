@@ -42,7 +42,7 @@ from ablate.ledger.facts import Fact, Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan.inheritance import is_neutral
 from ablate.plan.plan import Cell, Overrides, Plan
-from ablate.samplers.space import Axis
+from ablate.search.space import Axis
 from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression

@@ -33,7 +33,7 @@ sys.meta_path.insert(sys.meta_path.index(PathFinder) + 1, Finder)
 USES = """
 import ablate
 from ablate.cli.main import main
-import reports.tables.rows, trainables.words.secrets, trainables.words.secrets
+import reports.tables.comparison, trainables.words.secrets, trainables.words.secrets
 trainables.load
 print("imported")
 """

@@ -19,8 +19,8 @@ import numpy as np
 
 from ablate import api
 from ablate.ledger.records import Records
-from reports.stats.classes import OverClasses
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
+from reports.stats.wider_claims import OverClasses
 from tests.benchmarks.search_procedures import HEADS
 
 METRIC, SEEDS, SPLITS, EXCHANGES = "map_at_r", 4, 5, 200

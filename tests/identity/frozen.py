@@ -26,7 +26,7 @@ from ablate.designs.parts import Point
 from ablate.designs.search import Search
 from ablate.plan.checks import build_checked_plan
 from ablate.plan.plan import Overrides, Plan
-from ablate.samplers.space import drop_inactive
+from ablate.search.space import drop_inactive
 from ablate.spec.read import read_spec
 from trainables.core import identity
 from trainables.data.cache import locate_default_cache

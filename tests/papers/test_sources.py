@@ -10,7 +10,7 @@ from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
 from ablate.plan import warnings as advice
 from ablate.spec.added_studies import FAIR
-from reports.published.papers import load_published_table
+from reports.papers import load_published_table
 from tests.papers import sources
 from tests.papers.sources import ENDING, FOLDER
 

@@ -30,10 +30,15 @@ from reports.figures import forest
 from reports.figures.figure import use_report_style
 from reports.frame import OTHER
 from reports.pages.markup import format_pipe_table
-from reports.pages.verdict import explain_verdicts, format_call, format_scope
-from reports.pages.verdict_file import SweepVerdicts, read_verdicts
+from reports.pages.verdict_text import (
+    SweepVerdicts,
+    explain_verdicts,
+    format_call,
+    format_scope,
+    read_verdicts,
+)
 from reports.recipe import RecipePart
-from reports.tables.model import Field, Grid
+from reports.tables.model import Field, TableGrid
 from reports.tables.questions import build_questions, format_difference, join_levels
 from reports.tables.verdict import Verdict
 from trainables.words.errors import ReportError
@@ -114,7 +119,7 @@ def format_overview(lines: Sequence[Line], picture: str) -> str:
         delta = f"Δ {format_metric_label(metric)} [{level}]"
         headers = ("method", "set-up", "row", delta, "blocks", "verdict", "note")
         rows = [_format_row(line) for line in listed]
-        grid = Grid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
+        grid = TableGrid(headers, labels=3, further=(False,) * len(headers), rows=tuple(rows))
         text += [*format_pipe_table(grid), ""]
     sources = dict.fromkeys(f"{line.sweep.sweep} ({line.sweep.sweep_id})" for line in lines)
     verdicts = _list_verdicts(lines)

@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 from trainables.words.errors import ReportError
 
 HEADS = ("Sweep", "First started", "Data set", "Commit", "Device", "Threads")

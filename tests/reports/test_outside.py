@@ -43,7 +43,7 @@ from ablate.spec.model import build_json_schema
 from reports.kinds import FIGURES
 from reports.recipe import Figure, Table
 from reports.tables.build import build_table
-from reports.pages import csv_table, latex, markup
+from reports.pages import markup, table_files
 from tests.ablate import specs
 from tests.reports import made
 from trainables.words.errors import ConfigError
@@ -63,8 +63,8 @@ figure = FIGURES["dots"](frame, Figure(kind="dots", studies=("s",), title="Dots"
 rows = torch.tensor([[1.0, 0], [0.6, 0.8], [-1, 0], [-1, 0]])
 metrics = ["farthest", "recall_at_1"]
 print(json.dumps({
-    "csv": csv_table.to_csv(table),
-    "texts": [markup.format_plain_table(table), latex.format_latex(table)],
+    "csv": table_files.to_csv(table),
+    "texts": [markup.format_plain_table(table), table_files.format_latex(table)],
     "figure": {kind: path.stat().st_size for kind, path in figure.save_files(Path(".")).items()},
     "evaluator": EVALUATOR, "all": ALL, "refused": refused,
     "values": evaluate_embeddings(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.pages.verdict_file import SweepVerdicts, format_verdicts, read_verdicts
+from reports.pages.verdict_text import SweepVerdicts, format_verdicts, read_verdicts
 from reports.tables.build import build_all
 from reports.tables.verdict import judge_tables
 from tests.reports.made import METRIC, frame

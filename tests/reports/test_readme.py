@@ -11,7 +11,7 @@ import yaml
 
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
-from reports.pages.verdict_file import read_verdicts
+from reports.pages.verdict_text import read_verdicts
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
 from reports.tables.build import build_table

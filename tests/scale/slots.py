@@ -1,6 +1,6 @@
 """Stands in for the process that has Ray: as many slots as are asked for, trials that cost nothing.
 
-    python -P -m tests.scale.slots        as a driver's child, see `ablate/backends/ray/pipe.py`
+    python -P -m tests.scale.slots        as a driver's child, see `ablate/backends/ray/session.py`
 
 Trials last as long as MEAN in the mean, of lengths that are log-normal, on a clock of its
 own that stands still while the driver is at work: so the driver is all that takes time. SLOTS: how
@@ -21,8 +21,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from ablate.backends.ray.pipe import DriverClient
 from ablate.backends.ray.process import ALIVE_SECONDS
+from ablate.backends.ray.session import DriverClient
 from tests.ablate.synthetic import EVALUATOR, report, score
 from trainables.jobs.request import Job, Payload
 

@@ -32,7 +32,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.backbones.backbone import explain_model_errors, hold_parameters
+from trainables.backbones.backbone import hold_parameters
 from trainables.backbones.timm_models import build_on_meta
 from trainables.config.network import TARGETS, BackboneConfig
 from trainables.words.errors import ConfigError
@@ -118,8 +118,7 @@ def restrict_training(model: nn.Module, config: BackboneConfig) -> None:
 @lru_cache(maxsize=64)  # a plan calls this for each of its trials
 def check_partial_training(config: BackboneConfig, image_size: int) -> None:
     """Refuse a mode that does not fit the model, without weights; rank and alpha do not matter."""
-    with explain_model_errors(config.name, image_size):
-        model = build_on_meta(config.name, image_size)
+    model = build_on_meta(config.name, image_size)
     hold_parameters(model, config.hold)
     restrict_training(model, config)
 

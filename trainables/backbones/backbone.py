@@ -4,10 +4,9 @@ Shape legend: B batch · S side of the image · C, H, W of a feature map · F fe
 """
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ from trainables.backbones.timm_models import (
     check_name,
     create_model,
     download_model,
-    extract_first_line,
+    explain_model_errors,
     import_timm,
 )
 from trainables.backbones.weights import (
@@ -31,12 +30,10 @@ from trainables.backbones.weights import (
     load_tensors_into,
     load_weights,
 )
+from trainables.config.network import BackboneConfig
 from trainables.machine.devices import to_full_precision
 from trainables.streams import seed_global_generator
 from trainables.words.errors import ConfigError
-
-if TYPE_CHECKING:
-    from trainables.config.network import BackboneConfig
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
@@ -105,7 +102,7 @@ class Backbone(nn.Module):
 
 
 def build_backbone(
-    config: "BackboneConfig", image_size: int, *, channels_last: bool = False
+    config: BackboneConfig, image_size: int, *, channels_last: bool = False
 ) -> Backbone:
     """Return the configured backbone on the CPU, in training mode, with `config.hold` frozen.
 
@@ -113,6 +110,7 @@ def build_backbone(
     `streams.seed_global_generator` seeds.
     """
     model, stated_pixels = load_model(config, image_size)
+    model.eval()
     # pass a sample image, which shows how the model pools and which norms follow a convolution
     picture = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
     with explain_model_errors(config.name, image_size):
@@ -147,14 +145,13 @@ def hold_parameters(model: nn.Module, prefixes: Iterable[str]) -> None:
             parameter.requires_grad_(False)
 
 
-def count_parameters(config: "BackboneConfig", image_size: int) -> int:
+def count_parameters(config: BackboneConfig, image_size: int) -> int:
     """Count the parameters of the configured model without allocating any."""
-    with explain_model_errors(config.name, image_size):
-        model = build_on_meta(config.name, image_size)
+    model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def load_model(config: "BackboneConfig", image_size: int) -> tuple[nn.Module, Pixels]:
+def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
     """Return the configured model with its weights, and which pixel values the weights expect."""
     # a model that timm lacks
     if (own := BACKBONES.get(config.name)) is not None:
@@ -184,7 +181,7 @@ def load_model(config: "BackboneConfig", image_size: int) -> tuple[nn.Module, Pi
     return model, Pixels(tuple(mean), tuple(std))
 
 
-def check_fits(config: "BackboneConfig", image_size: int) -> None:
+def check_fits(config: BackboneConfig, image_size: int) -> None:
     """Refuse a source that has no weights of the model, and a weights file of another model.
 
     A missing file is accepted, because it may be there when the trial runs.
@@ -198,49 +195,31 @@ def check_fits(config: "BackboneConfig", image_size: int) -> None:
         load_model(config, image_size)
 
 
-def folds_norms(config: "BackboneConfig") -> bool:
+def folds_norms(config: BackboneConfig) -> bool:
     """Return whether norms are folded: their statistics are fixed but their weights train."""
     return config.mode == "finetune" and config.freeze_bn
 
 
-def build_frozen_backbone(config: "BackboneConfig", image_size: int) -> Backbone:
+def build_frozen_backbone(config: BackboneConfig, image_size: int) -> Backbone:
     """Return the frozen backbone that computes cached features, the same for any trial's seed."""
     with seed_global_generator(*FROZEN_STREAM):
         backbone = build_backbone(config, image_size, channels_last=True)
     return backbone.requires_grad_(False).eval()
 
 
-@contextmanager
-def explain_model_errors(name: str, image_size: int) -> Iterator[None]:
-    """Turn an error of a model's code into a ConfigError that names model and image size."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise ConfigError(
-            "backbone.name",
-            f"{name} cannot take {image_size} × {image_size} images ({extract_first_line(error)})",
-            "Change data.image_size",
-        ) from error
-
-
 def _probe_features(
-    model: nn.Module, config: "BackboneConfig", picture: Tensor
+    model: nn.Module, config: BackboneConfig, picture: Tensor
 ) -> tuple[int, Pooling]:
-    """Return the number of features and the pooling.
+    """Return the number of features and the pooling of a model in evaluation mode.
 
     The pooling is `config.tokens` if it is given; else `config.pool` if the head averages maps;
     else "timm".
     """
-    was_training = model.training
-    model.eval()
     with torch.no_grad():
         maps = model.forward_features(picture)  # type: ignore[operator]
         pooled = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
         if config.tokens is not None:
             features = pool_tokens(model, maps, config.tokens).shape[1]
-    model.train(was_training)
     if config.tokens is not None:
         return features, config.tokens
     has_same_width = maps.dim() == 4 and maps.shape[1] == pooled.shape[1]
@@ -283,7 +262,7 @@ def _check_tokens(name: str, image_size: int, choice: Tokens) -> None:
         pool_tokens(model, model.forward_features(images), choice)
 
 
-def resolve_pixel_statistics(config: "BackboneConfig", stated: Pixels) -> Pixels:
+def resolve_pixel_statistics(config: BackboneConfig, stated: Pixels) -> Pixels:
     """Return the pixel values that weights expect: as configured, else as `stated`."""
     maximum = config.pixel_max or stated.maximum
     # scale the stated mean and std to the configured range

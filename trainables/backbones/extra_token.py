@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.backbones.backbone import Backbone, explain_model_errors
+from trainables.backbones.backbone import Backbone
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import build_on_meta, extract_first_line
 from trainables.machine.devices import to_full_precision
@@ -74,8 +74,7 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
     """
     fault = "it has no tokens"
     if name not in BACKBONES:
-        with explain_model_errors(name, image_size):
-            model: Any = build_on_meta(name, image_size).eval()
+        model: Any = build_on_meta(name, image_size).eval()
         try:
             fault = _find_token_fault(model, image_size)
         except FAULTS as error:

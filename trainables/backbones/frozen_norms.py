@@ -160,11 +160,10 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
     Names of parameters and buffers stay as they are. Return how many norms were folded.
 
     Args:
+        model: a backbone in evaluation mode.
         image: [1, 3, S, S], passed once to find which modules read which tensors.
     """
     # pass the image, and record which modules and operations read which tensors
-    was_training = model.training
-    model.eval()
     reads = _Reads()
     observed = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.BatchNorm2d)]
     handles = [module.register_forward_hook(reads.record_call) for module in observed]
@@ -172,15 +171,13 @@ def fold_frozen_norms(model: nn.Module, image: Tensor) -> int:
         model.forward_features(image)  # type: ignore[operator]
     for handle in handles:
         handle.remove()
-    model.train(was_training)
     # replace each convolution and the norm after it
     names = {module: name for name, module in model.named_modules()}
     pairs = reads.find_pairs()
     for conv, norm in pairs:
-        remainder = FoldedNorm(norm).train(norm.training)
+        remainder = FoldedNorm(norm)
         model.set_submodule(names[norm], remainder)
-        folded = FoldedConv2d(conv, remainder, same=_is_same(conv))
-        model.set_submodule(names[conv], folded.train(conv.training))
+        model.set_submodule(names[conv], FoldedConv2d(conv, remainder, same=_is_same(conv)))
     return len(pairs)
 
 

@@ -5,6 +5,8 @@ without it.
 """
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,9 +65,24 @@ def create_model(
     return model
 
 
+@contextmanager
+def explain_model_errors(name: str, image_size: int | None) -> Iterator[None]:
+    """Turn an error of a model's code into a ConfigError that names model and image size."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise ConfigError(
+            "backbone.name",
+            f"{name} cannot take {image_size} × {image_size} images ({extract_first_line(error)})",
+            "Change data.image_size",
+        ) from error
+
+
 def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
     """Build a model without values. image_size: None where it does not matter."""
-    with torch.device("meta"):
+    with explain_model_errors(name, image_size), torch.device("meta"):
         return BACKBONES[name]() if name in BACKBONES else create_model(name, image_size)
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,6 @@ from trainables.words.errors import ConfigError
 from trainables.words.files import open_regular
 from trainables.words.texts import expand_user_path
 
-if TYPE_CHECKING:
-    from trainables.config.network import BackboneConfig
-
 LOG = logging.getLogger(__name__)
 OPTION, KEY_OPTION = "backbone.weights", "backbone.weights_key"
 FILE_ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".npz", ".ckpt", ".tar", ".pkl")
@@ -40,9 +37,22 @@ MOMENTUM_COPIES = ("encoder_k", "momentum_encoder")  # MoCo's slow copy beside t
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
+# name, its usual weights as `backbone.weights` has them (PATH: only a file will do), and papers
+PAPER_BACKBONES = (
+    ("bn_inception", "PATH", "DDML Tables 1, 2; DetReg; Proxy-Anchor"),
+    ("resnet50.tv_in1k", "timm", "DDML Tables 1, 2; IDML Tables 1, 3 to 8; NIR"),
+    ("resnet50", "none", "IDML Tables 2 and 10, ImageNet"),
+    ("googlenet", "torchvision", "DVML Tables 1 to 4"),
+    ("vit_small_patch16_224.augreg_in21k_ft_in1k", "timm", "HypViT in DDML"),
+    ("vit_small_patch16_224.dino", "timm", "HypViT in DDML Tables 1, 2"),
+    ("deit_small_patch16_224.fb_in1k", "timm", "HypViT; IDML Table 9, from random"),
+    ("deit_tiny_patch16_224.fb_in1k", "timm", "IDML Table 9, from random values"),
+    ("pyramidnet200", "none", "IDML Table 2, CIFAR"),
+    ("tf_efficientnet_lite0", "packaged", "the embedded data's default"),
+)
 
 
-def compute_weights_identity(config: "BackboneConfig") -> str:
+def compute_weights_identity(config: BackboneConfig) -> str:
     """Return a text that identifies the weights: a SHA-256, or library, version and model."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
@@ -62,7 +72,7 @@ def find_usual_route(name: str) -> str | None:
     return "packaged" if name.partition(".")[0] == PACKAGED_MODEL else "timm"
 
 
-def check_route(config: "BackboneConfig") -> None:
+def check_route(config: BackboneConfig) -> None:
     """Refuse `backbone.weights` unless it is a file path, or a source with weights of the model.
 
     The error names the source of the model's usual weights.
@@ -93,7 +103,7 @@ def check_route(config: "BackboneConfig") -> None:
 
 def load_weights(
     model: nn.Module,
-    config: "BackboneConfig",
+    config: BackboneConfig,
     classifier: Iterable[str],
     convert: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
 ) -> None:
@@ -145,12 +155,12 @@ def download_torchvision(name: str) -> dict[str, Tensor]:
     return tensors
 
 
-def locate_file(config: "BackboneConfig") -> Path:
+def locate_file(config: BackboneConfig) -> Path:
     """Return the path that `backbone.weights` names, whether or not there is a file."""
     return expand_user_path(config.weights, OPTION)
 
 
-def has_file(config: "BackboneConfig") -> bool:
+def has_file(config: BackboneConfig) -> bool:
     """Return whether the file of `backbone.weights` exists; False if the lookup fails."""
     return os.path.exists(locate_file(config))  # noqa: PTH110 - Path.exists raises PermissionError
 
@@ -180,7 +190,7 @@ def _check_digest(path: Path, expected: str | None) -> None:
         )
 
 
-def describe_missing_weights(config: "BackboneConfig") -> str | None:
+def describe_missing_weights(config: BackboneConfig) -> str | None:
     """Return in words which weights this machine lacks; None: they are here."""
     if config.weights == "timm":
         return None if has_download(config.name) else f"timm's file of {config.name}"
@@ -193,7 +203,7 @@ def describe_missing_weights(config: "BackboneConfig") -> str | None:
     return None if is_here else config.weights
 
 
-def fetch_weights(config: "BackboneConfig") -> None:
+def fetch_weights(config: BackboneConfig) -> None:
     """Download the configured weights into the cache, or check the SHA-256 of a given file."""
     if config.weights == "timm":
         download_model(config.name)
@@ -359,28 +369,6 @@ def load_tensors_into(
             "Name the model from which the file was saved" if own is None else own.FILE,
         )
     model.load_state_dict({k: v for k, v in tensors.items() if k in state}, strict=False)
-
-
-class PaperBackbone(NamedTuple):
-    """weights: the usual ones, as `backbone.weights` has them; PATH: only a file will do."""
-
-    name: str
-    weights: str
-    papers: str
-
-
-PAPER_BACKBONES = (
-    PaperBackbone("bn_inception", "PATH", "DDML Tables 1, 2; DetReg; Proxy-Anchor"),
-    PaperBackbone("resnet50.tv_in1k", "timm", "DDML Tables 1, 2; IDML Tables 1, 3 to 8; NIR"),
-    PaperBackbone("resnet50", "none", "IDML Tables 2 and 10, ImageNet"),
-    PaperBackbone("googlenet", "torchvision", "DVML Tables 1 to 4"),
-    PaperBackbone("vit_small_patch16_224.augreg_in21k_ft_in1k", "timm", "HypViT in DDML"),
-    PaperBackbone("vit_small_patch16_224.dino", "timm", "HypViT in DDML Tables 1, 2"),
-    PaperBackbone("deit_small_patch16_224.fb_in1k", "timm", "HypViT; IDML Table 9, from random"),
-    PaperBackbone("deit_tiny_patch16_224.fb_in1k", "timm", "IDML Table 9, from random values"),
-    PaperBackbone("pyramidnet200", "none", "IDML Table 2, CIFAR"),
-    PaperBackbone("tf_efficientnet_lite0", "packaged", "the embedded data's default"),
-)
 
 
 def list_backbones() -> str:

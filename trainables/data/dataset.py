@@ -9,7 +9,7 @@ entry point group `ablate.data`; `ablate.testing.datasets` checks them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from trainables.config.images import DataConfig
 from trainables.data.archives import About, Count
-from trainables.data.decode import Box
+from trainables.data.decode import Box, ImageSource
 from trainables.data.images import Images
 from trainables.words.errors import ConfigError
 from trainables.words.registry import Registry
@@ -108,18 +108,31 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Index:
-    """N images. base: the folder that the rows' paths are relative to."""
+class Listing:
+    """The images that a data set's file `where` lists.
+
+    Attributes:
+        base: the folder that the rows' paths are relative to.
+        empty: class folders without an image.
+        notes: sentences on what was passed over.
+    """
 
     base: Path
-    rows: tuple[Row, ...]
+    where: Path
+    rows: Sequence[Row]
+    empty: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
-    @staticmethod
-    def from_rows(base: Path, rows: Iterable[Row], where: str) -> "Index":
-        """Return an index of the rows that the file `where` lists; refuse paths outside `base`."""
-        by_path: dict[str, Row] = {}
-        for row in rows:
-            if row.path in by_path:
+    @property
+    def images(self) -> Iterator[ImageSource]:
+        """Return the images to decode, in the order of the rows."""
+        return (ImageSource(self.base / row.path, None, row.box) for row in self.rows)
+
+    def check_paths(self) -> None:
+        """Refuse an empty listing, and paths that are listed twice or lead out of `base`."""
+        where, paths = str(self.where), set[str]()
+        for row in self.rows:
+            if row.path in paths:
                 raise ConfigError(where, f"the list names {row.path} twice", "List each image once")
             if row.path.startswith("/") or ".." in row.path.split("/"):
                 raise ConfigError(
@@ -129,10 +142,9 @@ class Index:
                 )
             if row.path != row.path.encode(errors="ignore").decode():  # has bytes not in UTF-8
                 raise ConfigError(where, f"the path {row.path!r} is not UTF-8", "Rename the file")
-            by_path[row.path] = row
-        if not by_path:
+            paths.add(row.path)
+        if not paths:
             raise ConfigError(where, "the list names no images", "Unpack the data set again")
-        return Index(base, tuple(by_path.values()))
 
     def to_plan_dataset(self) -> Dataset:
         """Return a data set with labels, roles and official division, but without pixels."""
@@ -151,8 +163,15 @@ class Index:
             if name in label_of
         ]
         further = torch.tensor(pairs) if pairs else None
-        dataset = Dataset(no_images, torch.from_numpy(labels), classes, official, roles_or_none)
-        return replace(dataset, further=further)
+        return Dataset(
+            no_images,
+            torch.from_numpy(labels),
+            classes,
+            official,
+            roles_or_none,
+            further=further,
+            notes=tuple(self.notes),
+        )
 
     def _build_official_division(
         self, classes: tuple[str, ...], labels: np.ndarray, roles: np.ndarray

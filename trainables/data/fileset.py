@@ -20,7 +20,6 @@ large one are decoded by the run before its first trial, and by `ablate data che
 import hashlib
 import logging
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -28,8 +27,7 @@ from typing import ClassVar
 
 from trainables.config.images import DataConfig
 from trainables.data.archives import build_unreadable_error, hash_files, join_names, locate_root
-from trainables.data.dataset import ROLES, Dataset, DataSource, Index, Row, count_parts
-from trainables.data.decode import ImageSource, Range
+from trainables.data.dataset import ROLES, Dataset, DataSource, Listing, Row, count_parts
 from trainables.data.pixel_store import load_stored
 from trainables.data.survey import Survey, examine_images, name_survey, read_notes
 
@@ -38,37 +36,18 @@ MOST_BYTES = 2**28  # of the image files that a plan decodes, in about five seco
 
 
 @dataclass(frozen=True)
-class Listing:
-    """The images that a data set's file `where` lists.
-
-    Attributes:
-        base: folder of their paths.
-        empty: class folders without an image.
-        notes: sentences on what was passed over.
-    """
-
-    base: Path
-    where: Path
-    rows: Iterable[Row]
-    empty: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Reading:
     """The content of a data set's folder.
 
     Attributes:
-        index: the images that exist.
+        listing: the images that exist.
         rows: the data set of these images, without pixels.
         problems: a line for each difference from what its makers say.
-        empty: class folders without an image.
     """
 
-    index: Index
+    listing: Listing
     rows: Dataset
-    problems: tuple[str, ...]
-    empty: tuple[str, ...] = ()
+    problems: list[str]
 
 
 class FileSet(DataSource):
@@ -92,24 +71,25 @@ class FileSet(DataSource):
         """Return the listed images that exist, and what differs from list and makers' counts."""
         try:
             listing = cls.rows(cls.locate_root(config), config)
-            listed = Index.from_rows(listing.base, listing.rows, str(listing.where)).rows
+            listing.check_paths()
             # is_file: a pipe or device is no image, and reading it would block
-            absent = [row.path for row in listed if not (listing.base / row.path).is_file()]
+            absent = {
+                row.path: row for row in listing.rows if not (listing.base / row.path).is_file()
+            }
         except OSError as failure:
             raise build_unreadable_error(config.root or config.name, failure) from failure
         problems: list[str] = []
         if absent:
-            missing = f"{len(absent):,} of {len(listed):,} images are missing"
-            problems.append(f"{missing} ({join_names(absent)})")
-            if len(absent) == len(listed):  # no image exists, which --allow-partial does not accept
+            missing = f"{len(absent):,} of {len(listing.rows):,} images are missing"
+            problems.append(f"{missing} ({join_names([*absent])})")
+            if len(absent) == len(listing.rows):  # which --allow-partial does not accept
                 raise cls.build_difference_error(listing.base, problems)
-        missing_paths = {*absent}
-        present = tuple(row for row in listed if row.path not in missing_paths)
-        index = Index(listing.base, present)
-        dataset = replace(index.to_plan_dataset(), notes=tuple(listing.notes))
+        present = [row for row in listing.rows if row.path not in absent]
+        listing = replace(listing, rows=present)
+        dataset = listing.to_plan_dataset()
         if cls.ABOUT is not None:
             problems += cls.ABOUT.list_differences(count_parts(dataset))
-        return Reading(index, dataset, tuple(problems), tuple(listing.empty))
+        return Reading(listing, dataset, problems)
 
     @classmethod
     def check_listing(cls, config: DataConfig) -> Reading:
@@ -118,27 +98,28 @@ class FileSet(DataSource):
         The error for class folders without images names all other faults, too, if images are few.
         """
         reading = cls.read_listing(config)
-        if reading.empty:
-            survey = Survey(reading.index, config.grey_range)
-            if not cls.is_large(reading.index):
-                survey = cls.examine_images(reading.index, config.grey_range)
-            survey.check(reading.empty)
+        listing = reading.listing
+        if listing.empty:
+            survey = Survey(listing, config.grey_range)
+            if not cls.is_large(listing):
+                survey = examine_images(listing, config.grey_range)
+            survey.check()
         if reading.problems and not config.allow_partial:
-            raise cls.build_difference_error(reading.index.base, reading.problems)
+            raise cls.build_difference_error(listing.base, reading.problems)
         return reading
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """Return SHA-256 over classes, names, parts, roles, boxes and contents."""
-        return cls.compute_digest(config.name, cls.check_listing(config).index, cache)
+        return cls.compute_digest(config.name, cls.check_listing(config).listing, cache)
 
     @classmethod
-    def compute_digest(cls, name: str, index: Index, cache: Path) -> str:
-        """Return a SHA-256 of path, content, class, part, role and box of all images of `index`."""
-        paths = [row.path for row in index.rows]
-        hashes = hash_files(index.base, paths, Path(cache) / name)
+    def compute_digest(cls, name: str, listing: Listing, cache: Path) -> str:
+        """Return a SHA-256 of path, content, class, part, role and box of all listed images."""
+        paths = [row.path for row in listing.rows]
+        hashes = hash_files(listing.base, paths, Path(cache) / name)
         digest = hashlib.sha256(f"{name} {cls.REVISION}".encode())
-        for row in index.rows:
+        for row in listing.rows:
             digest.update(f"\x1e{row.path}\x1f{hashes[row.path]}{cls.describe_row(row)}".encode())
         return digest.hexdigest()
 
@@ -160,53 +141,47 @@ class FileSet(DataSource):
         Greys that fill a small part of their type are refused, too. The result is kept in the
         cache, beside decoded images, which are known to be readable.
         """
-        index = cls.check_listing(config).index
+        listing = cls.check_listing(config).listing
         folder = Path(cache) / config.name / fingerprint[:16]
         survey = name_survey(folder, config.grey_range)
         if not survey.is_dir():
-            if cls.is_large(index):
+            if cls.is_large(listing):
                 stores = folder.parent.glob(f"{folder.name}-*")
                 if any(store.is_dir() and not store.suffix for store in stores):  # not .tmp-…
                     return ""
                 return (
-                    f"{index.base}: the plan did not decode the {len(index.rows):,} images, whose "
-                    f"files are larger than {MOST_BYTES >> 20} MiB. The run does so before its "
-                    "first trial; `ablate data check` does so now, and names all damaged images."
+                    f"{listing.base}: the plan did not decode the {len(listing.rows):,} images, "
+                    f"whose files are larger than {MOST_BYTES >> 20} MiB. The run does so before "
+                    "its first trial; `ablate data check` does so now, and names all damaged "
+                    "images."
                 )
-            cls.examine_images(index, config.grey_range).save(folder)
+            examine_images(listing, config.grey_range).save(folder)
         return " ".join(f"warning: {note}" for note in read_notes(survey))
 
     @classmethod
-    def is_large(cls, index: Index) -> bool:
+    def is_large(cls, listing: Listing) -> bool:
         """Return whether the files of the images are too large to be decoded by a plan."""
-        sizes = ((index.base / row.path).stat().st_size for row in index.rows)
+        sizes = (image.path.stat().st_size for image in listing.images)
         return any(total > MOST_BYTES for total in accumulate(sizes))
-
-    @classmethod
-    def examine_images(cls, index: Index, grey_range: Range | None) -> Survey:
-        """Decode all images, and return what they show."""
-        return examine_images(index, cls.iterate_pictures(index), grey_range)
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Return the images that exist, from the cache, where the first call stores them."""
         reading = cls.check_listing(config)
-        index = reading.index
+        listing = reading.listing
         if reading.problems:
-            text = "the data set %s in %s is partial, as data.allow_partial allows: %s"
-            LOG.warning(text, config.name, index.base, "; ".join(reading.problems))
-        digest = cls.compute_digest(config.name, index, cache)
+            LOG.warning(
+                "the data set %s in %s is partial, as data.allow_partial allows: %s",
+                config.name,
+                listing.base,
+                "; ".join(reading.problems),
+            )
+        digest = cls.compute_digest(config.name, listing, cache)
         folder = Path(cache) / config.name / digest[:16]
-        images = load_stored(folder, index, cls.iterate_pictures(index), config)
+        images = load_stored(folder, listing, config)
         survey = name_survey(folder, config.grey_range)
         if not survey.is_dir() and cls.ABOUT is None:  # stored by a version without surveys
-            cls.examine_images(index, config.grey_range).save(folder)
+            examine_images(listing, config.grey_range).save(folder)
         for note in read_notes(survey) if survey.is_dir() else ():
-            LOG.warning("%s: %s", index.base, note)
+            LOG.warning("%s: %s", listing.base, note)
         return replace(reading.rows, images=images, fingerprint=digest)
-
-    @classmethod
-    def iterate_pictures(cls, index: Index) -> Iterator[ImageSource]:
-        """Yield the pictures to decode, in the order of the rows."""
-        for row in index.rows:
-            yield ImageSource(index.base / row.path, None, row.box)

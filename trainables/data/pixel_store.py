@@ -12,7 +12,6 @@ cache's free disk and fit into the machine's memory.
 
 import logging
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,19 +24,16 @@ from torch import Tensor
 from trainables.config.images import DataConfig
 from trainables.data.archives import name_unreadable_file
 from trainables.data.cache import get_or_build
-from trainables.data.dataset import Index
+from trainables.data.dataset import Listing
 from trainables.data.decode import (
     Box,
     ImageSource,
     Range,
     compute_short_size,
     decode_picture,
-    map_ahead,
 )
 from trainables.data.images import Images, map_array
-from trainables.data.survey import ImageTraits, Survey, decode_with_traits, name_range
-from trainables.words.errors import ConfigError
-from trainables.words.terminal import ImageProgress
+from trainables.data.survey import Survey, Traits, decode_with_traits, name_range
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
@@ -76,49 +72,35 @@ class EncodedImages(Images):
         return torch.from_numpy(np.array(decode_picture(picture, self.short, self.grey_range)))
 
 
-def load_stored(
-    folder: Path, index: Index, pictures: Iterable[ImageSource], config: DataConfig
-) -> Images:
+def load_stored(folder: Path, listing: Listing, config: DataConfig) -> Images:
     """Return the images of the cache, decoded or encoded; store them there first if needed.
 
     Args:
         folder: path in the cache, named by the content of the data; the kind of store is appended.
-        pictures: files to store, in the order of the rows of `index`.
     """
-    kind, short = choose_store(folder, len(index.rows), config), config.stored_short_side
+    kind, short = choose_store(folder, len(listing.rows), config), config.stored_short_side
     is_encoded, grey_range = kind == "encoded", config.grey_range
 
-    def read_picture(
-        picture: ImageSource,
-    ) -> tuple[bytes | memoryview, int, int, ImageTraits] | ConfigError:
-        """Return a picture's bytes to store, its height, width and traits; or why it has none."""
-        try:
-            if is_encoded:
-                with name_unreadable_file(picture.path):
-                    content = picture.path.read_bytes()
-                whole = picture._replace(content=content)
-                decoded, traits = decode_with_traits(whole, None, grey_range)
-                return content, *decoded.shape[:2], traits
-            decoded, traits = decode_with_traits(picture, short, grey_range)
-        except ConfigError as error:
-            return error
-        return np.ascontiguousarray(decoded).data, *decoded.shape[:2], traits
+    def read_image(image: ImageSource) -> tuple[tuple[bytes | memoryview, int, int], Traits]:
+        """Return the bytes to store, height and width of an image; and its traits."""
+        if is_encoded:
+            with name_unreadable_file(image.path):
+                content = image.path.read_bytes()
+            whole = image._replace(content=content)
+            decoded, traits = decode_with_traits(whole, None, grey_range)
+            return (content, *decoded.shape[:2]), traits
+        decoded, traits = decode_with_traits(image, short, grey_range)
+        return (np.ascontiguousarray(decoded).data, *decoded.shape[:2]), traits
 
     def build_store(fresh: Path) -> None:
-        """Write all pictures into a file, and a table: start, length if encoded, height, width."""
-        task = f"{'reading' if is_encoded else 'decoding'} {index.base}"
-        progress, rows = ImageProgress(task, len(index.rows)), list[tuple[int, int, int]]()
-        survey = Survey(index, grey_range)
+        """Write all images into a file, and a table: start, length if encoded, height, width."""
+        survey, rows = Survey(listing, grey_range), list[tuple[int, int, int]]()
         # The file is written and not mapped, so that a full disk raises an error here.
         with (fresh / f"{kind}.bin").open("wb") as out:
-            results = map_ahead(read_picture, pictures)
-            for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
-                survey.add(row.path, result if isinstance(result, ConfigError) else result[-1])
-                # after a damaged image the pass only looks for further damage
-                if not survey.unreadable and not isinstance(result, ConfigError):
-                    content, height, width, _ = result
+            task = "reading" if is_encoded else "decoding"
+            for content, height, width in survey.decode_all(read_image, task):
+                if not survey.unreadable:  # after a damaged image the pass only looks for others
                     rows.append((out.write(content), height, width))
-                progress.update(number)
         survey.save(folder)
         lengths, heights, widths = np.array(rows, np.int64).T
         starts = np.cumsum(lengths) - lengths
@@ -137,8 +119,8 @@ def load_stored(
     images = Images(map_array(store / f"{kind}.bin"), offsets, heights, widths, 3, frame)
     if not is_encoded:
         return images
-    names = tuple(str(index.base / row.path) for row in index.rows)
-    boxes = tuple(row.box for row in index.rows)
+    names = tuple(str(image.path) for image in listing.images)
+    boxes = tuple(row.box for row in listing.rows)
     return EncodedImages(
         **vars(images),
         lengths=lengths[0],
@@ -162,8 +144,14 @@ def choose_store(folder: Path, images: int, config: DataConfig) -> Kind:
     free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
     if total <= min(SHARE * free, memory):
         return "pixels"
-    text = "images are kept encoded: pixels would take about %.1f GB, where %.1f GB are free in %s "
-    LOG.info(text + "and the memory is %.1f GB", total / 1e9, free / 1e9, cache, memory / 1e9)
+    LOG.info(
+        "images are kept encoded: pixels would take about %.1f GB, where %.1f GB are free in %s "
+        "and the memory is %.1f GB",
+        total / 1e9,
+        free / 1e9,
+        cache,
+        memory / 1e9,
+    )
     return "encoded"
 
 

@@ -10,9 +10,9 @@ grey. A single dark photograph proves nothing, so the images of a data set, or o
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from trainables.data.archives import join_names
 from trainables.data.cache import get_or_build
-from trainables.data.dataset import Index
+from trainables.data.dataset import Listing
 from trainables.data.decode import (
     COLOURS,
     INTEGERS,
@@ -37,25 +37,20 @@ from trainables.words.terminal import ImageProgress
 SIDE = 96  # short side to which images are decoded, in pixels
 MANY = 1 / 100  # share of images of a single colour at which they are mentioned
 NOTES = "notes.json"  # in the folder of a survey in the cache
+Traits = tuple[bool, DeepValues | None]  # whether all pixels are equal, and values if deep
+T = TypeVar("T")
 OPTION = "data.grey_range"
 LEAST_SHARE = 1 / 4  # of the range: an image of lower values is nearly black
 LEAST_SPAN = 1 / 16  # of the range: an image of one colour apart, a smaller span has few levels
 SLACK = 1 / 10  # of the range: beyond it, cut off values are visible
 
 
-class ImageTraits(NamedTuple):
-    """What a decoded image shows: whether its pixels are all equal, and its values if deep."""
-
-    is_constant: bool
-    values: DeepValues | None
-
-
 def decode_with_traits(
     picture: ImageSource, short: int | None, grey_range: Range | None
-) -> tuple[np.ndarray, ImageTraits]:
-    """Return a picture's pixels as `decode_picture` does, and its traits."""
+) -> tuple[np.ndarray, Traits]:
+    """Return a picture's pixels as `decode_picture` does, and what they show."""
     pixels, values = decode_with_values(picture, short, grey_range)
-    return pixels, ImageTraits(bool((pixels == pixels[0, 0]).all()), values)
+    return pixels, (bool((pixels == pixels[0, 0]).all()), values)
 
 
 class Survey:
@@ -67,26 +62,42 @@ class Survey:
         deep: paths and values of the images of more than 8 bits.
     """
 
-    def __init__(self, index: Index, grey_range: Range | None) -> None:
-        self.index, self.grey_range = index, grey_range
+    def __init__(self, listing: Listing, grey_range: Range | None) -> None:
+        self.listing, self.grey_range = listing, grey_range
         self.unreadable: dict[str, ConfigError] = {}
         self.constant: list[str] = []
         self.deep: list[tuple[str, DeepValues]] = []
 
-    def add(self, path: str, result: ImageTraits | ConfigError) -> None:
-        """Add the traits of the image `path` of the index, or why it cannot be decoded."""
-        if isinstance(result, ConfigError):
-            self.unreadable[path] = result
-            return
-        if result.is_constant:
-            self.constant.append(path)
-        if result.values is not None:
-            self.deep.append((path, result.values))
+    def decode_all(
+        self, decode: Callable[[ImageSource], tuple[T, Traits]], task: str
+    ) -> Iterator[T]:
+        """Yield what `decode` makes of each image that can be decoded, and note what all show."""
+
+        def try_to_decode(image: ImageSource) -> tuple[T, Traits] | ConfigError:
+            try:
+                return decode(image)
+            except ConfigError as error:
+                return error
+
+        base, rows = self.listing.base, self.listing.rows
+        progress = ImageProgress(f"{task} {base}", len(rows))
+        results = map_ahead(try_to_decode, self.listing.images)
+        for number, (row, result) in enumerate(zip(rows, results, strict=True), 1):
+            if isinstance(result, ConfigError):
+                self.unreadable[row.path] = result
+            else:
+                content, (is_constant, values) = result
+                if is_constant:
+                    self.constant.append(row.path)
+                if values is not None:
+                    self.deep.append((row.path, values))
+                yield content
+            progress.update(number)
 
     def list_notes(self) -> list[str]:
         """Return warnings of the images; refuse greys that fill a small part of their type."""
         notes = check_deep_values(self.deep, self.grey_range)
-        total = len(self.index.rows)
+        total = len(self.listing.rows)
         if len(self.constant) >= MANY * total > 0:
             notes.append(
                 f"{len(self.constant):,} of {total:,} images have a single colour "
@@ -94,11 +105,11 @@ class Survey:
             )
         return notes
 
-    def check(self, empty: Sequence[str] = ()) -> list[str]:
-        """Return `list_notes`; refuse all faults together, also class folders `empty`."""
-        if not self.unreadable and not empty:
+    def check(self) -> list[str]:
+        """Return `list_notes`; refuse all faults together, also class folders without an image."""
+        if not self.unreadable and not self.listing.empty:
             return self.list_notes()
-        error = build_fault_error(self.index, self.unreadable, empty)
+        error = build_fault_error(self.listing, self.unreadable)
         try:
             self.list_notes()
         except ConfigError as greys:
@@ -133,23 +144,15 @@ def read_notes(survey: Path) -> list[str]:
     return notes
 
 
-def examine_images(
-    index: Index, pictures: Iterable[ImageSource], grey_range: Range | None = None
-) -> Survey:
-    """Decode all pictures of an index, and return what they show."""
+def examine_images(listing: Listing, grey_range: Range | None = None) -> Survey:
+    """Decode all images of a listing, and return what they show."""
+    survey = Survey(listing, grey_range)
 
-    def decode(picture: ImageSource) -> ImageTraits | ConfigError:
-        try:
-            return decode_with_traits(picture, SIDE, grey_range)[1]
-        except ConfigError as error:
-            return error
+    def decode(image: ImageSource) -> tuple[None, Traits]:
+        return None, decode_with_traits(image, SIDE, grey_range)[1]
 
-    survey = Survey(index, grey_range)
-    progress = ImageProgress(f"decoding {index.base}", len(index.rows))
-    results = map_ahead(decode, pictures)
-    for number, (row, result) in enumerate(zip(index.rows, results, strict=True), 1):
-        survey.add(row.path, result)
-        progress.update(number)
+    for _ in survey.decode_all(decode, "decoding"):
+        pass
     return survey
 
 
@@ -159,26 +162,24 @@ def list_single_classes(labels: Tensor, classes: Sequence[str]) -> list[str]:
     return [name for name, size in zip(classes, sizes, strict=True) if size == 1]
 
 
-def build_fault_error(
-    index: Index, unreadable: dict[str, ConfigError], empty: Sequence[str] = ()
-) -> ConfigError:
+def build_fault_error(listing: Listing, unreadable: dict[str, ConfigError]) -> ConfigError:
     """Return one error for all faults: unreadable images, classes of one image, empty classes.
 
     Classes of a single image are no error alone. A single unreadable image has its own error.
 
     Args:
-        index: the images that exist.
+        listing: the images that exist.
         unreadable: path → error.
-        empty: class folders without an image.
     """
-    dataset = index.to_plan_dataset()
+    empty = listing.empty
+    dataset = listing.to_plan_dataset()
     has_roles = dataset.roles is not None  # a query's class may have one image in the gallery
     singles = [] if has_roles else list_single_classes(dataset.labels, dataset.classes)
     if len(unreadable) == 1 and not singles and not empty:
         return next(iter(unreadable.values()))
     faults = []
     if unreadable:
-        count = f"{len(unreadable):,} of {len(index.rows):,} images cannot be read"
+        count = f"{len(unreadable):,} of {len(listing.rows):,} images cannot be read"
         faults.append(f"{count} ({join_names([*unreadable])})")
     if singles:
         faults.append(f"classes with a single image: {join_names(singles)}")
@@ -186,7 +187,7 @@ def build_fault_error(
         faults.append(f"class folders without an image: {join_names(empty)}")
     remedies = ["Add images, or remove these folders."] if empty else []
     remedies += [f"{path}: {error.message}" for path, error in [*unreadable.items()][:1]]
-    return ConfigError("data.root", f"{index.base}: {'; '.join(faults)}", " ".join(remedies))
+    return ConfigError("data.root", f"{listing.base}: {'; '.join(faults)}", " ".join(remedies))
 
 
 def check_deep_values(

@@ -5,7 +5,7 @@ which has the ledger, the claims and the signal handlers, must survive that. So 
 process, and the driver can start another one (`ablate.backends.ray.supervisor`). It leads its own
 session, to which all processes that it starts belong, and its output goes to a log file.
 
-`ablate/backends/ray/pipe.py` documents the messages.
+`ablate/backends/ray/session.py` documents the messages.
 """
 
 import json
@@ -18,8 +18,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate.backends.ray.pipe import DriverClient
-from ablate.backends.ray.session import list_machines, list_started_processes, open_ray_session
+from ablate.backends.ray.session import (
+    DriverClient,
+    list_machines,
+    list_started_processes,
+    open_ray_session,
+)
 from ablate.engine.resources import Request
 from ablate.ledger.schema import is_disk_full_message, is_full
 from trainables.jobs.locked_job import limit_threads

@@ -1,4 +1,4 @@
-"""Start and stop Ray with safe settings.
+"""Start and stop Ray with safe settings, and exchange messages with the driver.
 
 There are no usage statistics, no dashboard, no log stream and no token file in the home folder (a
 local cluster gets its token through the environment). Stale cluster addresses are ignored. On one
@@ -6,10 +6,41 @@ machine no port is open to other machines, and no file to other users.
 
 Ray's default folder `/tmp/ray` is writable for every user and contains files that its processes
 unpickle, which can run code. Here the folder is private to the user, and deleted at the end.
+
+The driver and the process that runs Ray exchange messages through pipes. Messages are JSON, one a
+line. The first line that the process reads has its settings:
+
+    {"address", "request", "folder", "name", "storage", "script", "ray_folder"}
+
+`request` has the fields of a `Request`. `folder` is for files of Tune, `ray_folder` for those of a
+local Ray. Then the process sends messages. Where an answer is shown, the process waits for it; each
+answer also has {"stop": bool}.
+
+    {"do": "begun", "parallel", "machines", "watch"}
+                                            Ray has started: number of trials at once;
+                                            [id, name, trials that fit] of each machine;
+                                            [pid, start, name] of processes that must live
+    {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
+    {"do": "tick"}                          → {}
+    {"do": "next"}                          → {"trial_id", "payload"}, or, with payload
+                                            None, {"over", "idle"}
+    {"do": "record", "trial_id", "events", "node"}
+                                            events of a trial, as JSON text, possibly none;
+                                            id of the machine that sent them
+    {"do": "stored", "trial_id", "checkpoint"}
+                                            path in storage of a trial's newest checkpoint
+    {"do": "ended", "trial_id", "reason"}   the machine ended a trial
+    {"do": "done"}                          all trials are over, and the process ends
+    {"do": "refused", "error"}              the process ends: the parts of a ConfigError
+    {"do": "failed", "error", "full"}       the process ends: an error, and whether a disk is full
+
+If its input ends, the driver is gone, and the process kills its whole session.
 """
 
+import json
 import logging
 import os
+import queue
 import secrets
 import shutil
 import signal
@@ -21,14 +52,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 from filelock import FileLock
 
 import trainables
 from ablate.engine.resources import Request, check_nodes, count_fitting
-from trainables.machine.processes import count_cores
+from trainables.machine.processes import count_cores, end_session
 from trainables.words.errors import ConfigError
 
 SETTINGS = {
@@ -211,3 +242,38 @@ def create_ray_folder() -> Iterator[str]:
     with FileLock(folder / LOCK):
         yield f"{folder}/r"  # short, see `check_folders`
         shutil.rmtree(folder, ignore_errors=True)
+
+
+class DriverClient:
+    """Send messages to the driver and receive its answers. Only one thread may call `request`.
+
+    Attributes:
+        stop: whether the driver wants the run to end.
+        slots: number of trials that fit on the machines at once.
+    """
+
+    def __init__(self, answers: TextIO, messages: TextIO) -> None:
+        self.stop, self.slots = False, 1
+        self._stream, self._messages = answers, messages
+        self._sending = threading.Lock()
+        self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def start_receiving(self) -> None:
+        """Start the thread that receives answers and ends the session with the driver."""
+        threading.Thread(target=self._receive_answers, name="driver", daemon=True).start()
+
+    def _receive_answers(self) -> None:
+        for line in self._stream:
+            self._answers.put(json.loads(line))
+        end_session(os.getsid(0))
+
+    def send(self, do: str, **content: Any) -> None:
+        with self._sending:
+            self._messages.write(json.dumps({"do": do, **content}) + "\n")
+            self._messages.flush()
+
+    def request(self, do: str) -> dict[str, Any]:
+        self.send(do)
+        answer = self._answers.get()
+        self.stop = answer["stop"]
+        return answer

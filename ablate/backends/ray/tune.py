@@ -1,7 +1,7 @@
 """Run one `Tuner.fit()` for the whole sweep.
 
 Searcher, callback and stopper only pass messages between Ray Tune and the driver, which has the
-`JobQueue` (`ablate/backends/ray/pipe.py`). A job travels as text in the trial's configuration,
+`JobQueue` (`ablate/backends/ray/session.py`). A job travels as text in the trial's configuration,
 and its events come back as results.
 """
 
@@ -19,7 +19,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from ablate.backends.ray.pipe import DriverClient
+from ablate.backends.ray.session import DriverClient
 from ablate.engine.resources import Request
 from trainables.core.runtime import TRIALS
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.ablate.backends.batch.sweeps import RUNNER
-from trainables.jobs.batch.trial_file import (
+from trainables.jobs.trial_file import (
     BatchSettings,
     Entry,
     SweepInfo,

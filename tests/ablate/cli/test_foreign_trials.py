@@ -19,8 +19,8 @@ from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core.runtime import Runtime, locate_trial_folder
-from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.trial_file import read_cells, write_cells
+from trainables.jobs import batch
+from trainables.jobs.trial_file import read_cells, write_cells
 from trainables.words.errors import ConfigError
 
 Captured = pytest.CaptureFixture[str]

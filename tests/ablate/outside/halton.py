@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ablate.samplers.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling
-from ablate.samplers.space import drop_inactive
+from ablate.search.sampling import SAMPLERS, ObservedTrial, Sampler, Sampling
+from ablate.search.space import drop_inactive
 from trainables.words.errors import ConfigError
 
 PRIMES = (2, 3, 5, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ablate.schedulers.base import (
+from ablate.search.scheduling import (
     SCHEDULERS,
     STOP,
     WAIT,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ablate.cli.main import build_parser
 from tests.ablate.reference.markdown import cell, code, table
-from trainables.jobs.batch.__main__ import build_parser as batch_parser
+from trainables.jobs.batch import build_parser as batch_parser
 
 HEAD = ("argument", "default", "meaning")
 

@@ -20,9 +20,8 @@ from ablate.spec.model import Spec
 from ablate.spec.read import read_spec
 from ablate.spec.recipes import FOLDED
 from ablate.spec.yaml_loader import load_yaml
-from reports.pages.verdict import format_call
-from reports.pages.verdict_file import read_verdicts
-from reports.published.papers import PublishedTable, load_published_table
+from reports.pages.verdict_text import format_call, read_verdicts
+from reports.papers import PublishedTable, load_published_table
 from reports.recipe import Table
 from reports.tables.questions import format_difference
 from reports.tables.verdict import Verdict

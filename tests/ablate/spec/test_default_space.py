@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.space import Axis
+from ablate.search.space import Axis
 from ablate.spec.expansion import list_section_axes
 from ablate.spec.read import read_spec
 from tests.ablate import specs

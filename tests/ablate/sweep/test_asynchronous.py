@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.designs.search import Search
-from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.search.sampling import ObservedTrial, propose
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table

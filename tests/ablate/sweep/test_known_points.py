@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate.plan.plan import Plan
-from ablate.samplers.space import Axis
+from ablate.search.space import Axis
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import run, stopped_often, table

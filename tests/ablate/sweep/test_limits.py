@@ -19,13 +19,13 @@ from ablate.ledger.limits import Limits, describe_needs
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.plan.plan import Plan
 from ablate.results import find_best, read_frame
-from ablate.samplers.sampling import ObservedTrial, propose
+from ablate.search.sampling import ObservedTrial, propose
 from ablate.sweep.estimates import TrialCosts, estimate_at
 from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.payload import build_sweep_document
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish
-from tests.ablate.samplers.searches import SAMPLERS
+from tests.ablate.search.searches import SAMPLERS
 from trainables.jobs.request import Job
 from trainables.machine import devices
 from trainables.machine.devices import PeakMemory

@@ -14,7 +14,7 @@ from ablate.designs.base import SPLIT_SHIFT
 from ablate.ledger.queries import list_looks
 from ablate.plan.plan import Plan
 from ablate.plan.warnings import describe_precision
-from ablate.sweep.races import find_baseline_index
+from ablate.spec.checks import find_baseline_index
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table
 
@@ -56,11 +56,12 @@ def staged(looks: int | None = None, **seeds: Any) -> Plan:
 @pytest.mark.parametrize("baseline", ["dim32", {"variant": "dim32"}])
 def test_the_baseline_is_that_of_the_table(baseline: Any) -> None:
     """By name or by coordinates; the first cell without one."""
-    plan = staged()
-    assert find_baseline_index(plan, "rows") == 0
-    given = plan.loaded.spec.model_dump(by_alias=True, exclude_defaults=True)
+    spec = staged().spec
+    assert find_baseline_index(spec.report, "rows", spec.studies["rows"]) == 0
+    given = spec.model_dump(by_alias=True, exclude_defaults=True)
     given["report"]["tables"][0]["baseline"] = baseline
-    assert find_baseline_index(specs.plan(given), "rows") == 1
+    spec = specs.plan(given).spec
+    assert find_baseline_index(spec.report, "rows", spec.studies["rows"]) == 1
 
 
 def count_seeds(folder: Path, plan: Plan) -> dict[str, set[int]]:

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from reports.figures.figure import MAX_TOOLTIPS, TEXT, DrawnFigure, Tooltip, use_report_style
 from reports.figures.heatmap import draw_heatmap
-from reports.figures.history import draw_search_history
+from reports.figures.search_trials import draw_search_history
 from reports.recipe import Figure, Heatmap, Table
 from tests.reports.made import METRIC, drawer, frame
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from reports.figures.critical_difference import collect_blocks
-from reports.figures.factor_curves import collect_lines, draw_factor_curves
+from reports.figures.factors import collect_lines, draw_factor_curves
 from reports.figures.heatmap import SPAN, compute_color_scale, draw_heatmap
+from reports.figures.ranks import collect_blocks
 from reports.frame import OTHER, Frame
 from reports.recipe import FactorCurves, Figure, Heatmap, Table
 from reports.stats.describe import pooled_sd, t_interval

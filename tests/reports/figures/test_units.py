@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from reports.figures.curves import draw_learning_curves
-from reports.figures.factor_curves import draw_factor_curves
+from reports.figures.factors import draw_factor_curves
 from reports.figures.figure import format_counts
 from reports.figures.heatmap import draw_heatmap
 from reports.frame import Frame
-from reports.pages.latex import format_plain_latex
+from reports.pages.table_files import format_plain_latex
 from reports.recipe import Curves, FactorCurves, Figure, Heatmap, Table
 from reports.tables.build import build_table
 from tests.reports.made import METRIC, divide, drawer, frame

@@ -6,7 +6,7 @@ import csv
 import io
 
 from reports.compile import make_file_names_distinct
-from reports.pages import csv_table
+from reports.pages import table_files
 from reports.recipe import Table
 from reports.tables.build import build_table
 from tests.reports.made import METRIC, frame
@@ -17,7 +17,7 @@ EVIL = ("=1+1", "+A1", "-A1+1", "@SUM(A1)", "\t=1", "＝1+1", "-", "=cmd|' /C ca
 def test_a_table_of_hostile_names() -> None:
     coords = [{"variant": name} for name in EVIL]
     made = frame("compare", coords, lambda _, seed: 0.5 - seed, names=list(EVIL))
-    text = csv_table.to_csv(build_table(made, Table(kind="compare", study="s")))
+    text = table_files.to_csv(build_table(made, Table(kind="compare", study="s")))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["cell"] for row in rows] == [f"'{name}" for name in EVIL]
     assert not [cell for row in rows for cell in row.values() if cell and cell[0] in "=@+\t"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.pages import latex
+from reports.pages import table_files
 from tests.needs import needed
 from tests.reports.pages import wide
 
@@ -23,8 +23,8 @@ CLASSES = ("10pt", "10pt,twocolumn")
 def written() -> dict[str, str]:
     texts = {}
     for table in wide.tables():
-        texts[table.key] = latex.format_latex(table)
-        texts[f"{table.key}_plain"] = latex.format_plain_latex(table)
+        texts[table.key] = table_files.format_latex(table)
+        texts[f"{table.key}_plain"] = table_files.format_plain_latex(table)
     return texts
 
 

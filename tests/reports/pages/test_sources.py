@@ -7,9 +7,9 @@ import io
 
 import pytest
 
-from reports.pages import csv_table
-from reports.pages.sources import HEADERS, build_source_sheet
+from reports.pages import table_files
 from reports.recipe import Recipe
+from reports.tables.build import SOURCES_HEADERS, build_source_sheet
 from tests.reports.made import frame
 
 BLOCKS = [
@@ -31,13 +31,13 @@ def recipe(blocks: object) -> Recipe:
 
 def test_settings_of_the_studies_that_ran_with_their_sources() -> None:
     sheet = build_source_sheet(FRAME, recipe(BLOCKS))
-    assert sheet is not None and sheet.headers == HEADERS
+    assert sheet is not None and sheet.headers == SOURCES_HEADERS
     assert [tuple(field.text for field in row) for row in sheet.rows] == [
         ("all", "all", "optimizer.lr", "0.0001", "Section 5.2"),
         ("s, t*", "Ours*", "loss.name", "proxy_anchor", "Table 1"),
         ("s, t*", "Ours*", "method.epsilon", "[0.1, 0.4]", "Section 5.4"),
     ]
-    (first, *_) = csv.DictReader(io.StringIO(csv_table.to_csv(sheet)))
+    (first, *_) = csv.DictReader(io.StringIO(table_files.to_csv(sheet)))
     assert first["setting"] == "optimizer.lr" and first["source"] == "Section 5.2"
 
 

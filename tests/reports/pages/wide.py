@@ -9,10 +9,10 @@ from typing import Any
 from reports.figures.figure import DrawnFigure
 from reports.figures.forest import draw_forest_plot
 from reports.figures.heatmap import draw_heatmap
-from reports.figures.history import draw_search_history
+from reports.figures.search_trials import draw_search_history
 from reports.frame import Frame
-from reports.pages import figures, html
-from reports.pages.verdict import VerdictSection
+from reports.pages import html
+from reports.pages.verdict_text import VerdictSection
 from reports.recipe import Heatmap, Table
 from reports.tables.build import build_table
 from reports.tables.model import AnyTable
@@ -107,7 +107,7 @@ def page(folder: Path) -> Path:
         "sqlite:////somewhere/mlflow.db",
         tables=made,
         judged=VerdictSection(summarize_verdicts(whole, found), found, plot),
-        figures=[figures.render_in_report(drawing, svg) for drawing, svg in drawings],
+        figures=[html.render_in_report(drawing, svg) for drawing, svg in drawings],
         best={"best.yaml": "a: " + "long " * 60},
     )
     path = folder / "report.html"

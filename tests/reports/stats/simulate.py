@@ -20,7 +20,7 @@ from scipy import stats
 
 from reports.stats.blocks import LEVEL, compute_family_quantile
 from reports.stats.comparison_rule import Sample
-from reports.stats.rules.pooled_or_holm import MANY_BLOCKS, WILD_BASELINE, WILD_ROW
+from reports.stats.rules import MANY_BLOCKS, WILD_BASELINE, WILD_ROW
 
 Draw = Callable[[np.random.Generator, int, int, int], np.ndarray]  # tables, rows, blocks
 quantile = cache(compute_family_quantile)

@@ -18,11 +18,11 @@ from ablate.engine.design_proposals import SHARES, choose_proposal, propose_desi
 from ablate.sweep.estimates import Pilot
 from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Sample, load_rule
-from reports.stats.variance import (
-    Components,
+from reports.stats.planning import (
     Design,
     Family,
     Runs,
+    VarianceComponents,
     choose_final_seeds_of_splits,
     draw_half_widths,
     estimate_components,
@@ -137,7 +137,9 @@ def measure_precision(setting: Setting, tables: int, at: int = 8) -> dict[str, f
     The precision asked for is the typical half-width with `at` seeds a split.
     """
     rng, wrong, seeds, hopeless = np.random.default_rng(7), 0, [], 0
-    known = Components(setting.splits, 1, setting.split_sd**2 + setting.seed_sd**2 / at, 10**6)
+    known = VarianceComponents(
+        setting.splits, 1, setting.split_sd**2 + setting.seed_sd**2 / at, 10**6
+    )
     wanted = float(np.median(draw_half_widths(known, Design(setting.splits), setting.family)))
     for _ in range(tables):
         values = draw_table(rng, setting, MOST)

@@ -14,8 +14,8 @@ import sys
 import numpy as np
 
 from reports.kinds import DEFAULT_RULE
+from reports.stats.blocks import compute_look_level
 from reports.stats.comparison_rule import judge, load_rule
-from reports.stats.looks import compute_look_level
 from tests.reports.stats.simulate import build_sample
 
 SEEDS = (3, 5, 8, 10, 15, 20)

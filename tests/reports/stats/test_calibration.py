@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reports.stats.comparison_rule import judge, load_rule
-from reports.stats.power import choose_final_seeds, compute_detectable_size
+from reports.stats.planning import choose_final_seeds, compute_detectable_size
 from tests.reports.stats import simulate
 from tests.reports.stats.simulate import NOISE, RULES, build_sample, draw_scaled
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.stats.classes import OverClasses, compute_half_width, estimate_class_variances
 from reports.stats.comparison_rule import Sample, judge
+from reports.stats.wider_claims import OverClasses, compute_half_width, estimate_class_variances
 from tests.reports.stats import simulate_classes as simulated
 from tests.reports.stats.simulate_classes import Setting
 

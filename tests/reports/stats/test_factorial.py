@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from reports.stats.blocks import SharedError
-from reports.stats.factorial import fit_factorial
-from reports.stats.shapley import attribute_over_seeds, shapley
+from reports.stats.factorial import attribute_over_seeds, fit_factorial, shapley
 
 # --- Shapley
 

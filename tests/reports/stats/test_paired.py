@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
-from reports.stats.describe import Summary, half_width, summarize, t_interval
+from reports.stats.describe import Summary, half_width, rank_methods, summarize, t_interval
 from reports.stats.paired import (
     Difference,
     Improvement,
@@ -25,7 +25,6 @@ from reports.stats.paired import (
     permutation_p,
     probability_of_improvement,
 )
-from reports.stats.ranks import rank_methods
 from tests.reports.stats.simulate_chances import bin_chances, simulate
 
 NUMBERS = st.lists(st.integers(-40, 40), min_size=1, max_size=7)

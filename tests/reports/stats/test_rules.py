@@ -29,7 +29,7 @@ from reports.stats.comparison_rule import (
     load_rule,
 )
 from reports.stats.paired import Difference
-from reports.stats.rules.dunnett_and_t import compute_least_correlation
+from reports.stats.rules import compute_least_correlation
 from trainables.words import registry
 
 RULES = ("pooled_or_holm", "dunnett_and_t", "holm_t")

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reports.stats.comparison_rule import judge, load_rule
-from reports.stats.searches import OverSearches, average_searches, find_originals_of
+from reports.stats.wider_claims import OverSearches, average_searches, find_originals_of
 from tests.reports.stats import simulate_searches as simulated
 from tests.reports.stats.simulate import build_sample
 from tests.reports.stats.simulate_searches import Setting

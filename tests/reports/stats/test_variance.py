@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reports.stats.variance import Design, Family, draw_half_widths, estimate_components
+from reports.stats.planning import Design, Family, draw_half_widths, estimate_components
 from tests.reports.stats import simulate_designs
 from tests.reports.stats.simulate_designs import Setting
 

@@ -13,9 +13,9 @@ from ablate.ledger.ledger import Ledger
 from ablate.tracking.store import Store
 from ablate.tracking.views import compile_report
 from reports.frame import Frame
-from reports.pages import verdict as words
+from reports.pages import verdict_text as words
 from reports.recipe import Table
-from reports.stats.classes import compute_half_width
+from reports.stats.wider_claims import compute_half_width
 from reports.tables.build import build_table
 from reports.tables.model import TableData
 from reports.tables.verdict import Verdict, judge_tables

@@ -10,7 +10,7 @@ import pytest
 
 from reports.frame import OTHER, Frame
 from reports.pages import markup
-from reports.published.papers import load_published_table as printed
+from reports.papers import load_published_table as printed
 from reports.recipe import Recipe, Table
 from reports.stats.paired import Improvement
 from reports.tables.build import build_all, build_table

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from reports.frame import Frame
-from reports.pages.csv_table import to_csv
-from reports.pages.latex import format_latex
 from reports.pages.markup import format_plain_table
+from reports.pages.table_files import format_latex, to_csv
 from reports.recipe import Table
 from reports.tables.build import build_all, build_table
 from reports.tables.model import AnyTable

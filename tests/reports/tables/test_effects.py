@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.figures.factor_curves import draw_factor_curves
+from reports.figures.factors import draw_factor_curves
 from reports.frame import Frame
-from reports.pages import csv_table, markup
+from reports.pages import markup, table_files
 from reports.recipe import FactorCurves, Recipe, Table
 from reports.stats.describe import half_width
 from reports.stats.importance import EVALUATORS
@@ -66,7 +66,7 @@ def test_effects_of_components_are_the_planted_ones() -> None:
     told = " ".join(table.notes)
     assert "validation-selected" in told and "all on − all off = +8.0" in told
     assert "error from cells × seeds" in told and "14 degrees of freedom" in told
-    lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(table_files.to_csv(table))))
     total = sum(float(line["shapley"]) for line in lines if line["shapley"])
     assert total == pytest.approx(0.08, abs=2e-4)
     assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
@@ -185,7 +185,7 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     )
     grid = markup.build_grid(table)
     assert {"d_z", "P(better) [95 %]", "p (permutation)"} <= set(grid.headers)
-    line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
+    line = list(csv.DictReader(io.StringIO(table_files.to_csv(table))))[1]
     chance = comparisons[0].improvement
     assert chance is not None and float(line["p_better"]) == chance.probability
 

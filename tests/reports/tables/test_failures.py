@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from reports.frame import GIVEN_UP, Frame
-from reports.pages.csv_table import to_csv
 from reports.pages.markup import build_grid
-from reports.pages.verdict import (
+from reports.pages.table_files import to_csv
+from reports.pages.verdict_text import (
     VerdictSection,
     explain_verdicts,
     format_call,

@@ -9,9 +9,9 @@ import pytest
 from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
 from reports.pages.markup import build_grid
-from reports.pages.verdict import VerdictSection, format_plain_verdict
+from reports.pages.verdict_text import VerdictSection, format_plain_verdict
 from reports.recipe import Recipe, Table
-from reports.stats.looks import BEYOND, compute_look_level
+from reports.stats.blocks import BEYOND, compute_look_level
 from reports.tables.build import build_all, build_table
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import Verdict, judge_tables

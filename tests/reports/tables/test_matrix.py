@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from reports.pages import csv_table, latex, markup
+from reports.pages import markup, table_files
 from reports.recipe import Recipe, Table
 from reports.stats.blocks import compute_family_quantile, dunnett_quantile
 from reports.tables.build import build_all
@@ -53,13 +53,13 @@ def test_a_matrix_has_methods_as_rows_and_backbones_as_columns() -> None:
     assert [field.of for field in bold] == [("s", "backbone=dino,method=ddml")]
     # every verdict is that of the table, and every format has the matrix
     verdicts = {v.cell: v for v in judge_tables(made, [table])}
-    rows = list(csv.DictReader(csv_table.to_csv(matrix).splitlines()))
+    rows = list(csv.DictReader(table_files.to_csv(matrix).splitlines()))
     assert len(rows) == len(CROSS)
     for row in rows:
         verdict = verdicts.get(f"backbone={row['backbone']},method={row['method']}")
         assert row["verdict"] == (verdict.call if verdict else "")
     assert "| method | dino | clip | lite0 |" in markup.format_markdown_table(matrix)
-    assert r"\bottomrule" in latex.format_latex(matrix)
+    assert r"\bottomrule" in table_files.format_latex(matrix)
 
 
 def test_all_cells_of_a_matrix_are_one_family() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from reports.figures.promotions import promotions
-from reports.pages import csv_table, html
+from reports.figures.ranks import promotions
+from reports.pages import html, table_files
 from reports.recipe import Figure, Table
-from reports.stats.ranks import spearman
+from reports.stats.describe import spearman
 from reports.tables.build import build_table
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
@@ -48,7 +48,7 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert rows[0][3].startswith("49.50 [")
     assert table.rows[0][3].of == ("heads", "0001") and table.rows[0][4].of == ("network", "rank=1")
     assert "ρ = −1.00 over 3 promoted cells" in " ".join(table.notes)
-    lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(table_files.to_csv(table))))
     assert [line["rank"] for line in lines] == ["1", "2", "3"]
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"

@@ -9,8 +9,8 @@ from statistics import fmean
 import pytest
 
 from reports.frame import Frame
-from reports.pages.csv_table import to_csv
 from reports.pages.markup import build_grid
+from reports.pages.table_files import to_csv
 from reports.recipe import Table
 from reports.stats.paired import paired_difference
 from reports.tables.build import build_table

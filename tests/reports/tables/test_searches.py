@@ -13,9 +13,9 @@ import yaml
 import ablate
 from reports.best import format_best_config
 from reports.frame import Frame
-from reports.pages import verdict as words
-from reports.pages.csv_table import to_csv
-from reports.pages.verdict_file import format_verdicts, read_verdicts
+from reports.pages import verdict_text as words
+from reports.pages.table_files import to_csv
+from reports.pages.verdict_text import format_verdicts, read_verdicts
 from reports.recipe import Table
 from reports.tables.build import build_table
 from reports.tables.model import TableData

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reports.pages.markup import build_grid, format_markdown_table
-from reports.pages.verdict import format_evidence
+from reports.pages.verdict_text import format_evidence
 from reports.recipe import Table
 from reports.tables.build import build_table
 from reports.tables.labels import format_ratio

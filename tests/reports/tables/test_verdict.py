@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from reports.figures.forest import draw_forest_plot
 from reports.frame import Frame
-from reports.pages import latex, markup
-from reports.pages import verdict as words
-from reports.pages.csv_table import to_csv
+from reports.pages import markup, table_files
+from reports.pages import verdict_text as words
+from reports.pages.table_files import to_csv
 from reports.recipe import Recipe, Table
 from reports.stats.paired import Difference
 from reports.tables.build import build_all, build_table
@@ -84,7 +84,7 @@ def test_calls_follow_the_interval_and_the_metric(shift: float, metric: str, cal
     text = markup.format_markdown_table(table)
     bold = [line.split(" | ")[0] for line in text.splitlines() if "| **" in line]
     assert bold == (["| ddml"] if call == "better" else [])
-    for written in (text, latex.format_latex(table)):
+    for written in (text, table_files.format_latex(table)):
         assert ("Bold: better than the baseline row" in written) == (call == "better")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 for name in ("ray", "mlflow", "optuna", "faiss"):
     sys.modules[name] = None  # its import fails
 
-import trainables.jobs.batch.trial_file
+import trainables.jobs.trial_file
 from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer

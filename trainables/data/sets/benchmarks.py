@@ -19,9 +19,9 @@ from trainables.data.archives import (
     find_list,
     iterate_fields,
 )
-from trainables.data.dataset import DATASETS, Row
+from trainables.data.dataset import DATASETS, Listing, Row
 from trainables.data.decode import Box
-from trainables.data.fileset import FileSet, Listing
+from trainables.data.fileset import FileSet
 from trainables.words.errors import ConfigError
 
 # lines of lists
@@ -64,7 +64,7 @@ class Cub200(FileSet):
         """List the images with their classes, and with bounding boxes if the option is set."""
         boxed = isinstance(config, cls.Config) and config.boxes
         boxes = _read_boxes(root / CUB_BOXES) if boxed else None
-        return Listing(root / "images", root / "images.txt", _build_cub_rows(root, boxes))
+        return Listing(root / "images", root / "images.txt", [*_build_cub_rows(root, boxes)])
 
 
 def _build_cub_rows(root: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
@@ -125,7 +125,7 @@ class Cars196(FileSet):
         """List the images by cars_annos.mat, or else by the two lists for training and test."""
         annotations = root / "cars_annos.mat"
         if annotations.exists():
-            return Listing(root, annotations, _read_annotations(annotations, "relative_im_path"))
+            return Listing(root, annotations, [*_read_annotations(annotations, "relative_im_path")])
         train, test = (
             find_list(root, [name, f"devkit/{name}"], cls.ABOUT.offered)
             for name in ("cars_train_annos.mat", LABELLED_CARS)
@@ -181,13 +181,13 @@ class StanfordOnlineProducts(FileSet):
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         """List the images of both lists, with labels that sort as numbers do."""
         types = (str, int, str, str)
-        rows = (
+        rows = [
             Row(path, f"{label:05d}", part)
             for part in ("train", "test")
             for _, (_, label, _, path) in iterate_fields(
                 root / f"Ebay_{part}.txt", SOP_IMAGE, types, start=1
             )
-        )
+        ]
         return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", rows)
 
 
@@ -232,7 +232,7 @@ class InShop(FileSet):
             raise ConfigError(
                 "data.root", f"{root} has neither img/ nor Img/img/", "Unpack img.zip in it"
             )
-        return Listing(base, where, _build_inshop_rows(where))
+        return Listing(base, where, [*_build_inshop_rows(where)])
 
 
 def _build_inshop_rows(where: Path) -> Iterator[Row]:

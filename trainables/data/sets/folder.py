@@ -25,9 +25,9 @@ from PIL import Image
 
 from trainables.config.images import DataConfig
 from trainables.data.archives import join_names, resolve_data_root
-from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
+from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Listing, Row
 from trainables.data.decode import FORMATS
-from trainables.data.fileset import FileSet, Listing
+from trainables.data.fileset import FileSet
 from trainables.words.errors import ConfigError
 
 # endings that Pillow registers for the formats; JPEG's plugin reads those of MPO

@@ -21,8 +21,8 @@ from trainables.data.archives import (
     find_list,
     iterate_lines,
 )
-from trainables.data.dataset import DATASETS, Row
-from trainables.data.fileset import FileSet, Listing
+from trainables.data.dataset import DATASETS, Listing, Row
+from trainables.data.fileset import FileSet
 from trainables.data.sets.folder import SUFFIXES
 
 KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
@@ -141,7 +141,7 @@ class INaturalist2018(FileSet):
         for part in ("train", "test"):
             name = INAT_LIST.format(part)
             lists[part] = find_list(root, [f"{INAT_FOLDER}/{name}", name], cls.ABOUT.offered)
-        return Listing(root, lists["train"], _build_species_rows(lists))
+        return Listing(root, lists["train"], [*_build_species_rows(lists)])
 
 
 def _build_species_rows(lists: dict[str, Path]) -> Iterator[Row]:
@@ -304,7 +304,7 @@ class Gpr1200(FileSet):
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         folder = root / "images"
-        return Listing(folder, folder, _build_category_rows(folder))
+        return Listing(folder, folder, [*_build_category_rows(folder)])
 
 
 def _build_category_rows(folder: Path) -> Iterator[Row]:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from trainables.config.images import DataConfig
 from trainables.data.archives import join_names, resolve_data_root
-from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Row
-from trainables.data.fileset import FileSet, Listing
+from trainables.data.dataset import DATASETS, PART_NAMES, PARTS, ROLES, Listing, Row
+from trainables.data.fileset import FileSet
 from trainables.words.errors import ConfigError
 
 GIVE_FILE = "Give --data-root FILE, a CSV file, or a folder with manifest.csv"

@@ -16,8 +16,8 @@ from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
-from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.trial_file import (
+from trainables.jobs import batch
+from trainables.jobs.trial_file import (
     BatchSettings,
     digest,
     list_pending,

@@ -15,7 +15,7 @@ from ablate.ledger.ledger import Ledger, Owner
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
-from trainables.jobs.batch.trial_file import read_cells
+from trainables.jobs.trial_file import read_cells
 from trainables.words.errors import ConfigError
 
 SEARCH: dict[str, Any] = {

@@ -14,8 +14,8 @@ from ablate.backends.batch_file import export_cells, import_batch
 from ablate.ledger.ledger import Ledger
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import here, synthetic_settings
-from trainables.jobs.batch import trial_file as files
-from trainables.jobs.batch.trial_file import read_sheet, write_sheet
+from trainables.jobs import trial_file as files
+from trainables.jobs.trial_file import read_sheet, write_sheet
 from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4]}}

@@ -20,8 +20,8 @@ from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import facts, here, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.core import components
-from trainables.jobs.batch import trial_file as files
-from trainables.jobs.batch.trial_file import read_sheet, write_sheet
+from trainables.jobs import trial_file as files
+from trainables.jobs.trial_file import read_sheet, write_sheet
 from trainables.words.errors import ConfigError
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}

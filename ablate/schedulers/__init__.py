@@ -1,1 +1,0 @@
-"""Schedulers that end cells early."""

@@ -1,0 +1,1 @@
+"""Search spaces, the samplers that propose points of them, and schedulers that end cells early."""

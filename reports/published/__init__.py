@@ -1,1 +1,0 @@
-"""Numbers that papers print, one YAML file a paper; `papers.py` reads them."""
