@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainables.core.model import Model
+    from trainables.core.trained_model import Model
 
 __all__ = ["load"]
 
 
 def load(path: str | Path, device: str = "auto") -> "Model":
-    """Load a trained model from its export; see `trainables.core.model.load_model`."""
-    from trainables.core import model
+    """Load a trained model from its export; see `trainables.core.trained_model.load_model`."""
+    from trainables.core import trained_model
 
-    return model.load_model(path, device)
+    return trained_model.load_model(path, device)

@@ -1,4 +1,4 @@
-"""Write and read a trained model's file, which is one safetensors file (`model.py` loads it).
+"""Write and read a trained model's file, one safetensors file (`trained_model.py` loads it).
 
 The file's metadata holds the trial's configuration, and a digest of it and of every tensor, which
 detects damage. The export of a fine-tuned trial is complete. That of a trial on frozen features has

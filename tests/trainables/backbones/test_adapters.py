@@ -19,8 +19,8 @@ from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import build_trial_backbone
 from trainables.core.identity import compute_config_hash
-from trainables.core.model import load_model
 from trainables.core.runtime import Runtime
+from trainables.core.trained_model import load_model
 from trainables.core.trainer import Trainer
 from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.errors import ConfigError

@@ -20,7 +20,7 @@ import trainables
 from tests.trainables.core import exported
 from trainables.backbones import backbone
 from trainables.core import export, pictures
-from trainables.core.model import load_model
+from trainables.core.trained_model import load_model
 from trainables.data.decode import ImageSource, decode_picture
 from trainables.words.errors import ConfigError
 
@@ -282,7 +282,9 @@ def test_what_a_file_says_of_itself_is_typed(
     valid: Path, tmp_path: Path, entry: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about, tensors = exported.said(valid)
-    monkeypatch.setattr("trainables.core.model.SPARE_BYTES", 2**20)  # these classes are more
+    monkeypatch.setattr(
+        "trainables.core.trained_model.SPARE_BYTES", 2**20
+    )  # these classes are more
     for value in values:
         changed = change_entry(about, entry, value)
         message = read_refusal(exported.sealed(tmp_path / "best.safetensors", changed, tensors))

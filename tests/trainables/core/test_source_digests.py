@@ -202,7 +202,7 @@ def test_a_limit_or_a_word_elsewhere_changes_no_digest(
     changes = find_changes(
         ("core/export.py", "MOST_BYTES = 2**33", "MOST_BYTES = 2**34"),
         ("jobs/job.py", "import json", "import json, sys"),
-        ("__init__.py", "import model", "import model as model"),
+        ("__init__.py", "import trained_model", "import trained_model as model"),
         ("data/sampler.py", "is not a multiple of", "is no multiple of"),
         ("losses/triplet.py", "Set normalize: true, or", "Take normalize: true, or"),
         ("methods/nir.py", "Set none instead", "Set `none`"),

@@ -13,8 +13,8 @@ import torch
 
 from tests.oracles import retrieval
 from tests.trainables import core_trials
-from trainables.core.model import Model, load_model
 from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.trained_model import Model, load_model
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.jobs.ensemble import Member, evaluate_ensemble

@@ -11,8 +11,8 @@ import torch
 
 from tests.trainables.core_trials import config
 from trainables.core.loss_terms import CALIBRATION_BATCHES
-from trainables.core.model import load_model
 from trainables.core.runtime import Runtime
+from trainables.core.trained_model import load_model
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import RANKING, evaluate_embeddings

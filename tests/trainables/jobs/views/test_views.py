@@ -20,7 +20,7 @@ from trainables.core.runtime import Runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, TrialViews, View, ViewsRequest
 from trainables.jobs.views.embedded_split import VIEWS, EmbeddedSplit, TrialModel
-from trainables.jobs.views.pictures import _compute_cam
+from trainables.jobs.views.single_images import _compute_cam
 from trainables.words.errors import ConfigError
 
 CLOSE = 1e-5  # float32 embeddings
