@@ -46,8 +46,9 @@ def add_data(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "name", nargs="?", help="For `check`: a data set, or a folder of class folders."
     )
-    text = "For `check`: the folder of the data set."
-    command.add_argument("--data-root", metavar="DIR", help=text)
+    command.add_argument(
+        "--data-root", metavar="DIR", help="For `check`: the folder of the data set."
+    )
     add_allow_partial(command)
     add_grey_range(command)
     command.set_defaults(run=run_data)

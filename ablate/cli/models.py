@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from trainables.core.export import EmbeddedFolder, Model
+    from trainables.core.trained_model import EmbeddedFolder, Model
 
 METRICS = (*(name for name in PER_EPOCH if name != "r_precision"), "map")
 IMAGE_SIZE = 224
@@ -54,17 +54,34 @@ def add_evaluate(command: argparse.ArgumentParser) -> None:
     command.epilog = (
         "Exit codes: 0 every data set was evaluated; 1 some failed; 2 the input is wrong."
     )
-    text = (
-        "A best.safetensors file, the folder of a trial that has one, or the name of a backbone "
-        "with its usual weights (tf_efficientnet_lite0) or others (NAME=none, NAME=FILE)."
+    command.add_argument(
+        "model",
+        metavar="MODEL",
+        help=(
+            "A best.safetensors file, the folder of a trial that has one, or the name of a "
+            "backbone with its usual weights (tf_efficientnet_lite0) or others (NAME=none, "
+            "NAME=FILE)."
+        ),
     )
-    command.add_argument("model", metavar="MODEL", help=text)
-    text = "A data set of `ablate data list`, as NAME or NAME=DIR with its folder."
-    command.add_argument("data", metavar="DATA", nargs="+", help=text)
-    text = f"A further metric, for example nmi (always: {', '.join(METRICS)}). Can be repeated."
-    add_list(command, "--metric", "NAME", "metrics", text)
-    text = f"The side of the images in pixels, for a backbone alone (default: {IMAGE_SIZE})."
-    command.add_argument("--image-size", type=parse_positive, metavar="N", help=text)
+    command.add_argument(
+        "data",
+        metavar="DATA",
+        nargs="+",
+        help="A data set of `ablate data list`, as NAME or NAME=DIR with its folder.",
+    )
+    add_list(
+        command,
+        "--metric",
+        "NAME",
+        "metrics",
+        f"A further metric, for example nmi (always: {', '.join(METRICS)}). Can be repeated.",
+    )
+    command.add_argument(
+        "--image-size",
+        type=parse_positive,
+        metavar="N",
+        help=f"The side of the images in pixels, for a backbone alone (default: {IMAGE_SIZE}).",
+    )
     add_allow_partial(command)
     add_grey_range(command)
     add_device(command)
@@ -78,7 +95,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
     """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
     import pandas as pd
 
-    from trainables.core.model_evaluation import build_data_config, evaluate_model
+    from trainables.core.trained_model import build_data_config, evaluate_model
     from trainables.data.cache import locate_default_cache, require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
@@ -131,7 +148,7 @@ def _load_model_or_backbone(args: argparse.Namespace) -> "Model":
 
     from trainables.backbones.weights import ROUTES, find_usual_route
     from trainables.config.network import BackboneConfig
-    from trainables.core.model_evaluation import build_backbone_model
+    from trainables.core.trained_model import build_backbone_model
 
     name, _, weights = args.model.partition("=")
     if "/" in name or name.endswith(".safetensors") or Path(args.model).exists():
@@ -175,10 +192,17 @@ def add_embed(command: argparse.ArgumentParser) -> None:
         "does. The file has the arrays `embeddings`, `paths` and `about` (JSON on the model)."
     )
     add_model(command)
-    text = "The .npz file to write (default: ./embeddings.npz)."
-    command.add_argument("--to", default="embeddings.npz", metavar="FILE", help=text)
-    text = "Also write a faiss index of the embeddings with the model's measure of similarity."
-    command.add_argument("--index", metavar="FILE", help=text)
+    command.add_argument(
+        "--to",
+        default="embeddings.npz",
+        metavar="FILE",
+        help="The .npz file to write (default: ./embeddings.npz).",
+    )
+    command.add_argument(
+        "--index",
+        metavar="FILE",
+        help="Also write a faiss index of the embeddings with the model's measure of similarity.",
+    )
     command.set_defaults(run=run_embed)
 
 
@@ -247,10 +271,19 @@ def add_neighbours(command: argparse.ArgumentParser) -> None:
         "neighbours. If its subfolders are classes, pictures of the same class are framed."
     )
     add_model(command)
-    text = "The new folder to write the page to (default: ./neighbours)."
-    command.add_argument("--to", default="neighbours", metavar="DIR", help=text)
-    text = "The number of neighbours of each picture (default: 8)."
-    command.add_argument("--nearest", type=parse_positive, default=8, metavar="K", help=text)
+    command.add_argument(
+        "--to",
+        default="neighbours",
+        metavar="DIR",
+        help="The new folder to write the page to (default: ./neighbours).",
+    )
+    command.add_argument(
+        "--nearest",
+        type=parse_positive,
+        default=8,
+        metavar="K",
+        help="The number of neighbours of each picture (default: 8).",
+    )
     command.set_defaults(run=run_neighbours)
 
 
@@ -288,8 +321,11 @@ def add_backbones(command: argparse.ArgumentParser) -> None:
     )
     command.epilog = "Exit codes: 0 all weights are here; 1 some are missing; 2 wrong input."
     add_spec(command, optional=True)
-    text = "Download the missing weights of SPEC into the caches of timm and torchvision."
-    command.add_argument("--fetch", action="store_true", help=text)
+    command.add_argument(
+        "--fetch",
+        action="store_true",
+        help="Download the missing weights of SPEC into the caches of timm and torchvision.",
+    )
     add_out(command)
     command.set_defaults(run=run_backbones)
 

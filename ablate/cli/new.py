@@ -56,16 +56,27 @@ TUNINGS = load_text((FOLDER / "new_ranges.yaml").read_text(), "").data
 
 def add_new(command: argparse.ArgumentParser) -> None:
     command.epilog = f"Recipes: {', '.join(list_recipes())}."
-    text = "The name of the sweep; its file is NAME.yaml."
-    command.add_argument("name", metavar="NAME", help=text)
-    text = "Copy this recipe, for example ddml, under the name NAME. Edit the copy as you like."
-    command.add_argument("--from", metavar="RECIPE", dest="recipe", help=text)
+    command.add_argument(
+        "name", metavar="NAME", help="The name of the sweep; its file is NAME.yaml."
+    )
+    command.add_argument(
+        "--from",
+        metavar="RECIPE",
+        dest="recipe",
+        help=(
+            "Copy this recipe, for example ddml, under the name NAME. Edit the copy as you like."
+        ),
+    )
     for option, metavar, default, note in PARTS:
         help_text = f"{note}default: {default}"
         command.add_argument(f"--{option}", metavar=metavar, action="append", help=help_text)
     goals = "; ".join(f"{goal}: {purpose}" for goal, purpose in GOALS.items())
-    text = f"What the spec is for (default: tune). {goals}."
-    command.add_argument("--goal", choices=GOALS, default="tune", help=text)
+    command.add_argument(
+        "--goal",
+        choices=GOALS,
+        default="tune",
+        help=f"What the spec is for (default: tune). {goals}.",
+    )
     command.add_argument("--to", metavar="FILE", help="The file to write (default: ./NAME.yaml).")
     command.set_defaults(run=run_new)
 

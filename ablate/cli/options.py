@@ -27,18 +27,21 @@ UNIT_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
 def add_out(command: argparse.ArgumentParser) -> None:
-    text = "The output folder (default: ./runs)."
-    command.add_argument("--out", default="runs", metavar="DIR", help=text)
+    command.add_argument(
+        "--out", default="runs", metavar="DIR", help="The output folder (default: ./runs)."
+    )
 
 
 def add_sweep_name(command: argparse.ArgumentParser, default: str = "the latest one") -> None:
-    text = f"The sweep, by id or name (default: {default})."
-    command.add_argument("sweep", nargs="?", help=text)
+    command.add_argument("sweep", nargs="?", help=f"The sweep, by id or name (default: {default}).")
 
 
 def add_tracking(command: argparse.ArgumentParser) -> None:
-    text = "The MLflow store (default: SQLite in --out), or env:NAME to hide a password."
-    command.add_argument("--tracking-uri", metavar="URI", help=text)
+    command.add_argument(
+        "--tracking-uri",
+        metavar="URI",
+        help="The MLflow store (default: SQLite in --out), or env:NAME to hide a password.",
+    )
 
 
 def add_list(
@@ -49,24 +52,37 @@ def add_list(
 
 
 def add_trackers(command: argparse.ArgumentParser) -> None:
-    text = (
-        "A further place for results: `tensorboard` (event files in --out), `wandb` or "
-        "wandb:PROJECT (Weights & Biases). Can be repeated."
+    add_list(
+        command,
+        "--tracker",
+        "NAME",
+        "trackers",
+        (
+            "A further place for results: `tensorboard` (event files in --out), `wandb` or "
+            "wandb:PROJECT (Weights & Biases). Can be repeated."
+        ),
     )
-    add_list(command, "--tracker", "NAME", "trackers", text)
 
 
 def add_allow_partial(command: argparse.ArgumentParser) -> None:
-    text = "Accept a data set with missing images. It then counts as another data set."
-    command.add_argument("--allow-partial", action="store_true", help=text)
+    command.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="Accept a data set with missing images. It then counts as another data set.",
+    )
 
 
 def add_grey_range(command: argparse.ArgumentParser) -> None:
-    text = (
-        "The values of black and white in greys of 16 or 32 bits and of floats, as "
-        "data.grey_range in a spec. A trained model brings those of its trial."
+    command.add_argument(
+        "--grey-range",
+        nargs=2,
+        type=float,
+        metavar=("BLACK", "WHITE"),
+        help=(
+            "The values of black and white in greys of 16 or 32 bits and of floats, as "
+            "data.grey_range in a spec. A trained model brings those of its trial."
+        ),
     )
-    command.add_argument("--grey-range", nargs=2, type=float, metavar=("BLACK", "WHITE"), help=text)
 
 
 def read_grey_range(args: argparse.Namespace) -> tuple[float, float] | None:
@@ -84,8 +100,9 @@ def read_grey_range(args: argparse.Namespace) -> tuple[float, float] | None:
 
 
 def add_device(command: argparse.ArgumentParser) -> None:
-    text = "The device: auto (default), cpu, cuda or cuda:N."
-    command.add_argument("--device", default="auto", help=text)
+    command.add_argument(
+        "--device", default="auto", help="The device: auto (default), cpu, cuda or cuda:N."
+    )
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
@@ -93,10 +110,14 @@ def add_model(command: argparse.ArgumentParser) -> None:
     command.epilog = (
         "Exit codes: 0 all pictures were used; 1 some could not be read; 2 the input is wrong."
     )
-    text = "A best.safetensors file, or the folder of a trial that has one."
-    command.add_argument("model", metavar="MODEL", help=text)
-    text = "A folder of pictures, with or without class folders."
-    command.add_argument("folder", metavar="FOLDER", help=text)
+    command.add_argument(
+        "model",
+        metavar="MODEL",
+        help="A best.safetensors file, or the folder of a trial that has one.",
+    )
+    command.add_argument(
+        "folder", metavar="FOLDER", help="A folder of pictures, with or without class folders."
+    )
     add_device(command)
 
 
@@ -105,17 +126,36 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="The YAML file of the sweep."
     )
-    text = "A data set of `ablate data list`, for example cub200."
-    command.add_argument("--dataset", metavar="NAME", help=text)
-    text = "The folder of the data set, or of class folders if the spec names no data set."
-    command.add_argument("--data-root", metavar="DIR", help=text)
+    command.add_argument(
+        "--dataset", metavar="NAME", help="A data set of `ablate data list`, for example cub200."
+    )
+    command.add_argument(
+        "--data-root",
+        metavar="DIR",
+        help="The folder of the data set, or of class folders if the spec names no data set.",
+    )
     add_allow_partial(command)
-    text = "Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated."
-    add_list(command, "--set", "KEY=VALUE", "settings", text)
-    text = "Keep only these levels of a factor of the spec. Can be repeated for other factors."
-    add_list(command, "--levels", "FACTOR=LEVEL,…", "levels", text)
-    text = "Run only this study and the studies that it builds on. Can be repeated."
-    add_list(command, "--study", "NAME", "studies", text)
+    add_list(
+        command,
+        "--set",
+        "KEY=VALUE",
+        "settings",
+        "Override a field of every trial, for example optimizer.lr=1e-4. Can be repeated.",
+    )
+    add_list(
+        command,
+        "--levels",
+        "FACTOR=LEVEL,…",
+        "levels",
+        "Keep only these levels of a factor of the spec. Can be repeated for other factors.",
+    )
+    add_list(
+        command,
+        "--study",
+        "NAME",
+        "studies",
+        "Run only this study and the studies that it builds on. Can be repeated.",
+    )
     command.add_argument(
         "--seeds",
         metavar="N",
@@ -123,19 +163,32 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
         "searches, and promote studies with a list of seeds, keep their own.",
     )
     add_device(command)
-    text = "Allow a local file that the spec names as a sampler's class to run as code."
-    command.add_argument("--allow-code", action="store_true", help=text)
-    text = "Confirm that changed source code gives the same numbers, and reuse known results."
-    command.add_argument("--same-code", action="store_true", help=text)
+    command.add_argument(
+        "--allow-code",
+        action="store_true",
+        help="Allow a local file that the spec names as a sampler's class to run as code.",
+    )
+    command.add_argument(
+        "--same-code",
+        action="store_true",
+        help="Confirm that changed source code gives the same numbers, and reuse known results.",
+    )
 
 
 def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
     """Add a spec, and options that say where it runs and is recorded."""
     add_spec(command, optional=optional)
-    text = "With --plan: run a few steps of new trials to estimate time and memory and find faults."
-    command.add_argument("--pilot", action="store_true", help=text)
-    text = "A Ray cluster's address; `auto` finds a running one."
-    command.add_argument("--address", metavar="ADDRESS", help=text)
+    command.add_argument(
+        "--pilot",
+        action="store_true",
+        help=(
+            "With --plan: run a few steps of new trials to estimate time and memory and "
+            "find faults."
+        ),
+    )
+    command.add_argument(
+        "--address", metavar="ADDRESS", help="A Ray cluster's address; `auto` finds a running one."
+    )
     add_tracking(command)
     add_trackers(command)
     add_out(command)

@@ -48,10 +48,12 @@ def add_cells(command: argparse.ArgumentParser) -> None:
         "finishes the sweep and compiles its report); 2 wrong input."
     )
     add_spec(command)
-    text = "The file to write, for example cells.jsonl."
-    command.add_argument("--to", required=True, metavar="FILE", help=text)
-    text = "Also write the trials that have failed."
-    command.add_argument("--retry-failed", action="store_true", help=text)
+    command.add_argument(
+        "--to", required=True, metavar="FILE", help="The file to write, for example cells.jsonl."
+    )
+    command.add_argument(
+        "--retry-failed", action="store_true", help="Also write the trials that have failed."
+    )
     add_out(command)
     command.set_defaults(run=run_cells)
 
@@ -108,17 +110,39 @@ def add_submit(command: argparse.ArgumentParser) -> None:
     add_spec(command)
     add = command.add_argument
     machine = command.add_mutually_exclusive_group(required=True)
-    text = "Submit array jobs to this partition of Slurm."
-    machine.add_argument("--slurm", metavar="PARTITION", help=text)
-    text = "Run N trials at the same time on this machine. They share its GPUs, if it has any."
-    machine.add_argument("--local", type=parse_positive, metavar="N", help=text)
-    text = "With --slurm: the most tasks at the same time, each on one GPU (default: no limit)."
-    add("--gpus", type=parse_positive, metavar="N", help=text)
-    text = "With --slurm: further options of sbatch, as in --sbatch='--time=4:00:00 --account=x'."
-    add("--sbatch", metavar="OPTIONS", help=text)
+    machine.add_argument(
+        "--slurm", metavar="PARTITION", help="Submit array jobs to this partition of Slurm."
+    )
+    machine.add_argument(
+        "--local",
+        type=parse_positive,
+        metavar="N",
+        help="Run N trials at the same time on this machine. They share its GPUs, if it has any.",
+    )
+    add(
+        "--gpus",
+        type=parse_positive,
+        metavar="N",
+        help=(
+            "With --slurm: the most tasks at the same time, each on one GPU (default: no limit)."
+        ),
+    )
+    add(
+        "--sbatch",
+        metavar="OPTIONS",
+        help=(
+            "With --slurm: further options of sbatch, as in --sbatch='--time=4:00:00 --account=x'."
+        ),
+    )
     add("--detach", action="store_true", help="Do not wait for the end of the submitted trials.")
-    text = "Submit failed trials once more, and those whose tasks ended too often without a result."
-    add("--retry-failed", action="store_true", help=text)
+    add(
+        "--retry-failed",
+        action="store_true",
+        help=(
+            "Submit failed trials once more, and those whose tasks ended too often without "
+            "a result."
+        ),
+    )
     add("--no-report", action="store_true", help="Compile no report at the end.")
     add_tracking(command)
     add_out(command)

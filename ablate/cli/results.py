@@ -27,12 +27,17 @@ from trainables.words.terminal import print_text, to_one_line
 def add_trials(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
     states = ("running", "done", "failed", "partial", "interrupted")
-    text = "Show only trials with this status, for example failed."
-    command.add_argument("--status", choices=states, help=text)
-    text = "Sort by this metric, best first, and show it; for example test/recall_at_1."
-    command.add_argument("--sort", metavar="METRIC", help=text)
-    text = "Also show the settings in which the trials differ."
-    command.add_argument("--params", action="store_true", help=text)
+    command.add_argument(
+        "--status", choices=states, help="Show only trials with this status, for example failed."
+    )
+    command.add_argument(
+        "--sort",
+        metavar="METRIC",
+        help="Sort by this metric, best first, and show it; for example test/recall_at_1.",
+    )
+    command.add_argument(
+        "--params", action="store_true", help="Also show the settings in which the trials differ."
+    )
     add_out(command)
     command.set_defaults(run=run_trials)
 
@@ -68,8 +73,11 @@ def run_trials(args: argparse.Namespace) -> int:
 
 def add_best(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
-    text = "The study (default: all studies, compared by the sweep's objective)."
-    command.add_argument("study", nargs="?", help=text)
+    command.add_argument(
+        "study",
+        nargs="?",
+        help="The study (default: all studies, compared by the sweep's objective).",
+    )
     add_out(command)
     command.set_defaults(run=run_best)
 
@@ -127,8 +135,13 @@ def add_diff(command: argparse.ArgumentParser) -> None:
     )
     for which in ("first", "second"):
         command.add_argument(which, metavar="SWEEP", help="A sweep, by id or name.")
-    text = "The store of the second sweep (default: the first one's): a folder, a URI or env:NAME."
-    command.add_argument("--other", metavar="STORE", help=text)
+    command.add_argument(
+        "--other",
+        metavar="STORE",
+        help=(
+            "The store of the second sweep (default: the first one's): a folder, a URI or env:NAME."
+        ),
+    )
     add_tracking(command)
     add_out(command)
     command.set_defaults(run=run_diff)

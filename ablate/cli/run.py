@@ -43,15 +43,27 @@ def add_run(command: argparse.ArgumentParser) -> None:
     command.epilog = EXIT_CODES
     add_sweep(command)
     command.add_argument("--plan", action="store_true", help="Show what would run, and exit.")
-    text = "Run one cell in this process without Ray, and show full tracebacks."
-    command.add_argument("--cell", metavar="STUDY/CELL[@SEED]", help=text)
-    text = "Start no new trial after this time, as 2h or 1h30m."
-    command.add_argument("--budget", metavar="TIME", help=text)
+    command.add_argument(
+        "--cell",
+        metavar="STUDY/CELL[@SEED]",
+        help="Run one cell in this process without Ray, and show full tracebacks.",
+    )
+    command.add_argument(
+        "--budget", metavar="TIME", help="Start no new trial after this time, as 2h or 1h30m."
+    )
     command.add_argument("--retry-failed", action="store_true", help="Run failed trials again.")
-    text = "Discard the sweep's results, and train all its trials again."
-    command.add_argument("--force", action="store_true", help=text)
-    text = "The least seconds between two checkpoints of a trial (default: 10; 0: every epoch)."
-    command.add_argument("--checkpoint-seconds", metavar="TIME", help=text)
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="Discard the sweep's results, and train all its trials again.",
+    )
+    command.add_argument(
+        "--checkpoint-seconds",
+        metavar="TIME",
+        help=(
+            "The least seconds between two checkpoints of a trial (default: 10; 0: every epoch)."
+        ),
+    )
     command.add_argument(
         "--stuck-after",
         metavar="TIME",
@@ -69,8 +81,13 @@ def add_run(command: argparse.ArgumentParser) -> None:
             "not need access to --out."
         ),
     )
-    text = "What runs the trials: ray (default), or process (one after the other, without Ray)."
-    command.add_argument("--backend", metavar="NAME", help=text)
+    command.add_argument(
+        "--backend",
+        metavar="NAME",
+        help=(
+            "What runs the trials: ray (default), or process (one after the other, without Ray)."
+        ),
+    )
     command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")
     command.set_defaults(run=run_sweep)
 
@@ -194,13 +211,17 @@ def describe_continuation() -> str:
 
 def add_plan(command: argparse.ArgumentParser) -> None:
     add_sweep(command, optional=True)
-    text = "Print the JSON Schema of a spec, and exit."
-    command.add_argument("--schema", action="store_true", help=text)
-    text = (
-        "Propose the cheapest numbers of splits and seeds that decide for this smallest effect of "
-        "interest, in the unit of the tables, from the finished trials in --out."
+    command.add_argument(
+        "--schema", action="store_true", help="Print the JSON Schema of a spec, and exit."
     )
-    command.add_argument("--decide", metavar="EFFECT", help=text)
+    command.add_argument(
+        "--decide",
+        metavar="EFFECT",
+        help=(
+            "Propose the cheapest numbers of splits and seeds that decide for this smallest effect "
+            "of interest, in the unit of the tables, from the finished trials in --out."
+        ),
+    )
     command.set_defaults(run=show_plan)
 
 

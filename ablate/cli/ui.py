@@ -32,8 +32,13 @@ def add_ui(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command)
     add_tracking(command)
     add_out(command)
-    text = "The port on 127.0.0.1 (default: 5000)."
-    command.add_argument("--port", type=parse_positive, default=5000, metavar="N", help=text)
+    command.add_argument(
+        "--port",
+        type=parse_positive,
+        default=5000,
+        metavar="N",
+        help="The port on 127.0.0.1 (default: 5000).",
+    )
     command.set_defaults(run=run_ui)
 
 

@@ -79,10 +79,12 @@ def add_ledger(command: argparse.ArgumentParser) -> None:
         "lack (not during `ablate run`); `import DIR` records the results of a batch "
         "(`ablate cells`).",
     )
-    text = "For `export`: the .csv file to write (default: print CSV)."
-    command.add_argument("--to", metavar="FILE", help=text)
-    text = "A sweep, a batch's folder, or the beginning of a trial's id."
-    command.add_argument("name", nargs="?", help=text)
+    command.add_argument(
+        "--to", metavar="FILE", help="For `export`: the .csv file to write (default: print CSV)."
+    )
+    command.add_argument(
+        "name", nargs="?", help="A sweep, a batch's folder, or the beginning of a trial's id."
+    )
     add_tracking(command)
     add_trackers(command)
     add_out(command)
@@ -181,8 +183,9 @@ def add_prune(command: argparse.ArgumentParser) -> None:
         "of unfinished sweeps."
     )
     add_sweep_name(command, "all trials")
-    text = "Remove the files instead of listing them."
-    command.add_argument("--yes", action="store_true", help=text)
+    command.add_argument(
+        "--yes", action="store_true", help="Remove the files instead of listing them."
+    )
     add_out(command)
     command.set_defaults(run=run_prune)
 

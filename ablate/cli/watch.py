@@ -176,8 +176,9 @@ def _describe_activity(driver: dict[str, Any]) -> str:
 
 def add_logs(command: argparse.ArgumentParser) -> None:
     command.add_argument("trial", metavar="TRIAL", help="The trial id or its beginning.")
-    text = "Follow the log until the trial ends."
-    command.add_argument("--follow", action="store_true", help=text)
+    command.add_argument(
+        "--follow", action="store_true", help="Follow the log until the trial ends."
+    )
     add_out(command)
     command.set_defaults(run=run_logs)
 
@@ -229,8 +230,12 @@ def add_stop(command: argparse.ArgumentParser) -> None:
         "Exit codes: 0 the runs have ended; 1 they have not ended within --wait; 2 nothing runs."
     )
     add_sweep_name(command, "all sweeps in the folder")
-    text = "How long to wait for the end of the runs (default: 2m)."
-    command.add_argument("--wait", default="2m", metavar="TIME", help=text)
+    command.add_argument(
+        "--wait",
+        default="2m",
+        metavar="TIME",
+        help="How long to wait for the end of the runs (default: 2m).",
+    )
     add_out(command)
     command.set_defaults(run=run_stop)
 
