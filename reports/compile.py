@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from reports.best import format_best_config
-from reports.figures import curves, factors, forest, heatmap, search_trials
+from reports.figures import forest
 from reports.figures.figure import DrawnFigure
 from reports.frame import Frame, load_frame
 from reports.kinds import FIGURES
@@ -144,11 +144,7 @@ def _compile_content(
     forest_plot = forest.draw_forest_plot(verdicts)
     drawn = [
         *([forest_plot] if forest_plot else []),
-        *(heatmap.draw_heatmap(frame, part) for part in recipe.heatmaps),
-        *(factors.draw_factor_curves(frame, part) for part in recipe.factor_curves),
-        *(search_trials.draw_search_history(frame, t) for t in recipe.tables if t.kind == "search"),
-        *(curves.draw_learning_curves(frame, part) for part in recipe.curves),
-        *(FIGURES[part.kind](frame, part) for part in recipe.figures),
+        *(FIGURES[figure.kind](frame, figure) for _, figure in recipe.list_figures()),
     ]
     drawings = [
         (figure, figure.save_files(folder, png=png)["svg"]) for figure in _make_keys_distinct(drawn)

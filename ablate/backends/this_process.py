@@ -1,7 +1,9 @@
 """Run jobs in this process, without Ray: those of a sweep, or one cell.
 
-ablate run SPEC --backend process
-ablate run SPEC --cell STUDY/CELL[@seed[.fold]]
+    ablate run SPEC --backend process
+    ablate run SPEC --cell STUDY/CELL[@seed[.fold]]
+
+A fault can be found in a debugger, because nothing runs in another process.
 """
 
 import signal
