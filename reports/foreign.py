@@ -29,6 +29,7 @@ from reports.tables.cells import find_smallest, group_by_cell
 from reports.tables.model import AnyTable
 from reports.tables.verdict import DECIDED, Verdict, judge_tables
 from trainables.words.errors import ConfigError
+from trainables.words.files import write_atomically
 from trainables.words.messages import describe_unknown
 from trainables.words.metrics import MetricName, find_metric, is_listed, is_lower_better, is_share
 
@@ -74,7 +75,7 @@ class RunVerdicts:
 
     def write(self, folder: str | Path) -> dict[str, Path]:
         """Write tables (CSV, LaTeX), forest plot, `verdict.txt` and `verdicts.json`; return all."""
-        from reports.compile import format_table_files, replace_text
+        from reports.compile import format_table_files
         from reports.figures.forest import draw_forest_plot
         from reports.pages.verdict_text import format_verdicts
 
@@ -84,7 +85,7 @@ class RunVerdicts:
         for table in self.tables:
             texts |= format_table_files(table)
         for name, text in texts.items():
-            replace_text(folder / name, text)
+            write_atomically(folder / name, text.encode())
         plot = draw_forest_plot(self.verdicts)
         drawn = plot.save_files(folder).values() if plot is not None else ()
         return {path.name: path for path in (*(folder / name for name in texts), *drawn)}
