@@ -185,6 +185,38 @@ def test_paths_that_documents_specs_and_docstrings_name_are_there() -> None:
     assert not dead, dead
 
 
+FOLDERS = re.compile(r"\n\| folder or module \|.*?\n\n", re.DOTALL)
+TERMS = re.compile(r"\n\| term \|.*?\n\|[-|]+\n(.*)", re.DOTALL)
+MOST_TERMS = 36
+
+
+def test_the_readmes_of_packages_name_places_that_exist() -> None:
+    """And each folder of code, itself or one that it is in."""
+    for package in PACKAGES:
+        text = (ROOT / package / "README.md").read_text(encoding="utf-8")
+        rows = FOLDERS.findall(text)[0].strip().splitlines()[2:]
+        places = [name for row in rows for name in re.findall(r"`([\w./]+)`", row.split(" | ")[0])]
+        folders = [ROOT / package / name for name in places if name.endswith("/")]
+        code = {path.parent for path in (ROOT / package).rglob("*.py")} - {ROOT / package}
+        hidden = [path for path in code if not any(path.is_relative_to(f) for f in folders)]
+        assert not hidden, f"{package}/README.md has no row of {hidden}"
+        places += re.findall(r"`(\w+/[\w/]*(?:\.\w+)?)`", text)
+        bases = (ROOT, ROOT / package)
+        dead = [name for name in places if not any((base / name).exists() for base in bases)]
+        assert not dead, f"{package}/README.md: {dead}"
+
+
+def test_the_glossary_is_short_and_has_each_term_once() -> None:
+    terms = [
+        row.strip("| ").split(" | ")[0]
+        for package in PACKAGES
+        for table in TERMS.findall((ROOT / package / "README.md").read_text(encoding="utf-8"))
+        for row in table.splitlines()
+        if row.startswith("|")
+    ]
+    assert len(terms) == len(set(terms)) <= MOST_TERMS, terms
+
+
 # ---------------------------------------------------------------- YAML of the guides
 
 

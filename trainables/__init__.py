@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainables.core.export import Model
+    from trainables.core.trained_model import Model
 
 __all__ = ["load"]
 
 
 def load(path: str | Path, device: str = "auto") -> "Model":
-    """Load a trained model from its export; see `trainables.core.export.load_model`."""
-    from trainables.core import export
+    """Load a trained model from its export; see `trainables.core.trained_model.load_model`."""
+    from trainables.core import trained_model
 
-    return export.load_model(path, device)
+    return trained_model.load_model(path, device)

@@ -11,9 +11,13 @@ entry point of `ablate.backends`. `ablate run --backend NAME` uses it:
         def receive_events(self): ...       # yield (trial, events) as they arrive
         def stop(self): ...                 # end all jobs
 
-The driver claims each job in the ledger before `start`, and records its events. A backend keeps no
-state that must survive it: a claim of a driver that is gone is free, and a trial resumes from its
-checkpoints.
+`LockedJob(job, self.settings.runner, clean=…)` runs a job in its trial's folder, in any process
+that sees the folder (`ablate/backends/this_process.py` is the shortest example). The driver claims
+each job in the ledger before `start`, and records its events. A backend keeps no state that must
+survive it: a claim of a driver that is gone is free, and a trial resumes from its checkpoints.
+
+Two ways of running trials claim nothing and are no subclasses, because their jobs outlive the
+command: a file of trials (`batch_file`), and tasks of Slurm or of this machine (`slurm`).
 """
 
 from abc import ABC, abstractmethod
@@ -47,7 +51,7 @@ class Backend(ABC):
     """Run the jobs of one sweep.
 
     Args:
-        dispatch: hands out jobs, and records their events.
+        job_queue: hands out jobs, and records their events.
         stored: the files of trials in storage; None if trial folders are the only place.
         open_display: called once with the number of slots, when the first job can start.
 
@@ -58,7 +62,7 @@ class Backend(ABC):
 
     plan: Plan
     settings: Settings
-    dispatch: JobQueue
+    job_queue: JobQueue
     stored: TrialFiles | None = None
     open_display: Callable[[int], ProgressDisplay] | None = None
     display: ProgressDisplay | None = None
@@ -102,8 +106,8 @@ class Backend(ABC):
                 if message is not None:
                     self.record_events(*message)
                 self._start_jobs()
-                is_idle = self.dispatch.is_exhausted and not self.dispatch.running
-                if is_idle or self.dispatch.stopping:
+                is_idle = self.job_queue.is_exhausted and not self.job_queue.running
+                if is_idle or self.job_queue.stopping:
                     break
         finally:
             self.stop()
@@ -116,14 +120,14 @@ class Backend(ABC):
 
     def refresh(self) -> None:
         """Check the ledger's file, and refresh the display; call it at least every half second."""
-        self.dispatch.ledger.check_file()
+        self.job_queue.ledger.check_file()
         if self.display is not None:
             self.display.refresh()
 
     def _start_jobs(self) -> None:
         """Claim and start jobs while slots are free."""
-        while len(self.dispatch.running) < self.slots:
-            job = self.dispatch.claim_next_job()
+        while len(self.job_queue.running) < self.slots:
+            job = self.job_queue.claim_next_job()
             if job is None:
                 return
             self.start(job)
@@ -133,8 +137,8 @@ class Backend(ABC):
         if events[-1]["event"] == LOST:
             self._retry_or_give_up(trial_id, f"the machine: {events[-1]['reason']}")
             return
-        self.dispatch.record_events(trial_id, events)
-        if trial_id not in self.dispatch.running:  # the last event has ended the trial
+        self.job_queue.record_events(trial_id, events)
+        if trial_id not in self.job_queue.running:  # the last event has ended the trial
             del self.machine_faults[trial_id]
             if self.stored is not None:
                 self.stored.finish_trial(trial_id)
@@ -144,13 +148,13 @@ class Backend(ABC):
         self.machine_faults[trial_id] += 1
         attempts = self.machine_faults[trial_id]
         if attempts <= RETRIES:
-            self.dispatch.requeue(trial_id, reason)
+            self.job_queue.requeue(trial_id, reason)
         elif is_disk_full_message(reason):
-            folder = locate_trial_folder(self.dispatch.settings.trials, trial_id)
+            folder = locate_trial_folder(self.job_queue.settings.trials, trial_id)
             raise build_disk_full_error(folder)  # which ends the run
         else:
             del self.machine_faults[trial_id]
-            self.dispatch.mark_lost(trial_id, f"{reason} ({GIVEN_UP} {attempts} attempts)")
+            self.job_queue.mark_lost(trial_id, f"{reason} ({GIVEN_UP} {attempts} attempts)")
 
 
 def find_backend(name: str) -> type[Backend]:

@@ -1,7 +1,9 @@
 """Run jobs in this process, without Ray: those of a sweep, or one cell.
 
-ablate run SPEC --backend process
-ablate run SPEC --cell STUDY/CELL[@seed[.fold]]
+    ablate run SPEC --backend process
+    ablate run SPEC --cell STUDY/CELL[@seed[.fold]]
+
+A fault can be found in a debugger, because nothing runs in another process.
 """
 
 import signal
@@ -13,8 +15,7 @@ from dataclasses import dataclass, replace
 from ablate.backends.base import BACKENDS, LOST, Backend
 from ablate.engine.preflight import check_sources, preview_progression
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression
@@ -51,7 +52,7 @@ class ThisProcess(Backend):
                 continue
             try:
                 if self._locked_job is None:
-                    clean = self.dispatch.settings.clean
+                    clean = self.job_queue.settings.clean
                     self._locked_job = LockedJob(job, self.settings.runner, clean=clean)
                 events = self._locked_job.receive_events(patience=0.0)  # returns at least one event
             except OSError as error:
@@ -103,9 +104,9 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
 
     with Ledger(settings.ledger) as ledger, send_heartbeats(ledger, owner, interrupt):
         progression, jobs = settings.begin_sweep(plan, ledger), settings.build_job_settings(plan)
-        dispatch = JobQueue(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
+        job_queue = JobQueue(progression, ledger, owner, plan.sweep_id, jobs, retry_failed=True)
         cell = find_cell(progression, address)
-        for line in dispatch.reconcile_code_versions(same_code=settings.same_code):
+        for line in job_queue.reconcile_code_versions(same_code=settings.same_code):
             print_text(f"results of another version of the code are accepted: {line}")
         if cell.error is not None:  # its configuration is invalid
             print_text(cell.error)
@@ -113,14 +114,14 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
         # train to the last epoch, even if the study's scheduler has paused or stopped the trial
         progression.scheduled_studies.clear()
         if progression.facts[cell.trial_id].status in ("partial", "interrupted"):
-            dispatch.refresh_trial(cell.trial_id)
-        job = dispatch.claim_job_of(cell.trial_id)
+            job_queue.refresh_trial(cell.trial_id)
+        job = job_queue.claim_job_of(cell.trial_id)
         if job is None:
             row = ledger.get_trial(cell.trial_id) or {}
             print_text(f"trial {cell.trial_id} is {row.get('status')} already, so nothing is run")
             return 0
         print_text(f"{address} is trial {cell.trial_id}; its folder is in {jobs.trials}")
-        backend = ThisProcess(plan, settings, dispatch)
+        backend = ThisProcess(plan, settings, job_queue)
         backend.start(job)
         try:
             return _print_events(backend)
@@ -129,7 +130,7 @@ def run_cell(plan: Plan, settings: Settings, address: str) -> int:
             raise
         finally:
             backend.stop()
-            dispatch.interrupt_all("stopped in the foreground")
+            job_queue.interrupt_all("stopped in the foreground")
 
 
 def _print_events(backend: ThisProcess) -> int:
@@ -141,7 +142,7 @@ def _print_events(backend: ThisProcess) -> int:
         last = events[-1]
         if last["event"] == LOST:
             raise OSError(last["reason"])
-        backend.dispatch.record_events(trial_id, events)
+        backend.job_queue.record_events(trial_id, events)
         for event in events:
             if event["event"] == "epoch":
                 metrics = ", ".join(f"{name} {x:.4g}" for name, x in event["metrics"].items())

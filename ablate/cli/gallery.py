@@ -18,7 +18,7 @@ from trainables.data.decode import ImageSource, Range, decode_picture, map_ahead
 from trainables.words.texts import escape_control_characters
 
 if TYPE_CHECKING:
-    from trainables.core.export import EmbeddedFolder, Model
+    from trainables.core.trained_model import EmbeddedFolder, Model
 
 INDEX, THUMBS = "index.html", "thumbs"
 SIDE = 144  # of a thumbnail's box, in pixels

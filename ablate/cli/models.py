@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from trainables.core.export import EmbeddedFolder, Model
+    from trainables.core.trained_model import EmbeddedFolder, Model
 
 METRICS = (*(name for name in PER_EPOCH if name != "r_precision"), "map")
 IMAGE_SIZE = 224
@@ -95,7 +95,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
     """Evaluate a model on data sets and print a table; return 1 if a data set failed."""
     import pandas as pd
 
-    from trainables.core.model_evaluation import build_data_config, evaluate_model
+    from trainables.core.trained_model import build_data_config, evaluate_model
     from trainables.data.cache import locate_default_cache, require_cache
     from trainables.data.dataset import DATASETS
     from trainables.evaluation.metrics import ALL, needs_embeddings_alone
@@ -148,7 +148,7 @@ def _load_model_or_backbone(args: argparse.Namespace) -> "Model":
 
     from trainables.backbones.weights import ROUTES, find_usual_route
     from trainables.config.network import BackboneConfig
-    from trainables.core.model_evaluation import build_backbone_model
+    from trainables.core.trained_model import build_backbone_model
 
     name, _, weights = args.model.partition("=")
     if "/" in name or name.endswith(".safetensors") or Path(args.model).exists():

@@ -16,8 +16,7 @@ from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.settings import Outcome, Settings
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings
@@ -60,7 +59,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             fetch = stored.upload_trial if stored.remote else stored.fetch_trial
             jobs = replace(jobs, forget=stored.remove_trial, fetch=fetch)
         # queue the trials of all cells (configurations) that do not depend on missing results
-        dispatch = JobQueue(
+        job_queue = JobQueue(
             settings.begin_sweep(plan, ledger),
             ledger,
             owner,
@@ -71,26 +70,26 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             force=settings.force,
         )
         # refuse results that another version of the code has made, or accept them (--same-code)
-        accepted = dispatch.reconcile_code_versions(same_code=settings.same_code)
-        if not dispatch.is_exhausted:  # some trial has to run
+        accepted = job_queue.reconcile_code_versions(same_code=settings.same_code)
+        if not job_queue.is_exhausted:  # some trial has to run
             find_backend(settings.backend).check_usable(settings)
             if settings.reads_data:
-                check_data(plan, dispatch.progression, settings.cache)
-        threads = _start_trackers(plan, settings, dispatch)
+                check_data(plan, job_queue.progression, settings.cache)
+        threads = _start_trackers(plan, settings, job_queue)
         # run all trials
         interrupted: int | None = None
         status: EndStatus = "FAILED"
         broken = ""  # why the backend could not continue
         incomplete_trackers: list[str] = []  # names of those that lack trials
         try:
-            if not dispatch.is_exhausted:
+            if not job_queue.is_exhausted:
                 with convert_disk_full(settings.out):
-                    interrupted, broken = _run_backend(plan, settings, dispatch, stored)
+                    interrupted, broken = _run_backend(plan, settings, job_queue, stored)
             if settings.same_code:  # also accept results of cells that became known during the run
-                accepted += dispatch.reconcile_code_versions(same_code=True)
-            dispatch.progression.record_looks()
+                accepted += job_queue.reconcile_code_versions(same_code=True)
+            job_queue.progression.record_looks()
             # sum up, and choose the status with which trackers end the sweep
-            outcome = _build_outcome(plan, dispatch, interrupted, broken)
+            outcome = _build_outcome(plan, job_queue, interrupted, broken)
             status = "FINISHED" if outcome.is_finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
             status = "KILLED"
@@ -100,7 +99,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     return replace(outcome, incomplete_trackers=tuple(incomplete_trackers), same=tuple(accepted))
 
 
-def _start_trackers(plan: Plan, settings: Settings, dispatch: JobQueue) -> list[TrackerThread]:
+def _start_trackers(plan: Plan, settings: Settings, job_queue: JobQueue) -> list[TrackerThread]:
     """Start a thread for each tracker, and notify it of trials that change; MLflow's is the last.
 
     MLflow's thread imports MLflow while Ray starts.
@@ -120,7 +119,7 @@ def _start_trackers(plan: Plan, settings: Settings, dispatch: JobQueue) -> list[
 
     for thread in threads:
         thread.start()
-    dispatch.notify = notify_threads
+    job_queue.notify = notify_threads
     return threads
 
 
@@ -145,12 +144,14 @@ def _open_storage(settings: Settings, owner: Owner) -> RunStorage | None:
     return storage
 
 
-def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, broken: str) -> Outcome:
+def _build_outcome(
+    plan: Plan, job_queue: JobQueue, interrupted: int | None, broken: str
+) -> Outcome:
     """Return how a run ended, and how many cells of each study are missing or failed.
 
     `interrupted` is the signal that stopped the run, `broken` says why its backend failed.
     """
-    progression = dispatch.progression
+    progression = job_queue.progression
     states = {name: progression.studies[name] for name in plan.order}
     # a settled cell is done, failed or stopped early; `size` also counts cells not known yet
     missing = {
@@ -160,19 +161,19 @@ def _build_outcome(plan: Plan, dispatch: JobQueue, interrupted: int | None, brok
     failed = {name: sum(map(progression.has_failed, state.cells)) for name, state in states.items()}
     outcome = Outcome(
         plan.sweep_id,
-        dispatch.trained,
+        job_queue.trained,
         missing={name: count for name, count in missing.items() if count > 0},
         failed={name: count for name, count in failed.items() if count},
-        lost=dict(dispatch.lost),
+        lost=dict(job_queue.lost),
         blocked={name: state.blocked for name, state in states.items() if state.blocked},
         interrupted=interrupted,
         broken=broken,
     )
-    return replace(outcome, out_of_time=dispatch.out_of_time and not outcome.is_finished)
+    return replace(outcome, out_of_time=job_queue.out_of_time and not outcome.is_finished)
 
 
 def _run_backend(
-    plan: Plan, settings: Settings, dispatch: JobQueue, stored: TrialFiles | None
+    plan: Plan, settings: Settings, job_queue: JobQueue, stored: TrialFiles | None
 ) -> tuple[int | None, str]:
     """Run all jobs; return (the signal that stopped them or None, why the backend failed or "")."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
@@ -180,19 +181,19 @@ def _run_backend(
 
     def stop() -> None:  # for `ablate stop`, as by Ctrl-C; `signals` is set below
         signals.append(signal.SIGINT)
-        dispatch.stop()
+        job_queue.stop()
 
     def open_display(parallel: int) -> ProgressDisplay:  # `stack` and `status` are set below
         log = logs / f"{name}.log"
-        display = ProgressDisplay(dispatch, parallel, log, publish=status.publish)
+        display = ProgressDisplay(job_queue, parallel, log, publish=status.publish)
         return stack.enter_context(closing(display))
 
-    status = DriverStatusFile(settings.out, dispatch.owner, plan.sweep_id, plan.spec.name, stop)
-    status.publish(build_study_rows(dispatch, parallel=1), trials=(), slots=None)
-    backend = find_backend(settings.backend)(plan, settings, dispatch, stored, open_display)
+    status = DriverStatusFile(settings.out, job_queue.owner, plan.sweep_id, plan.spec.name, stop)
+    status.publish(build_study_rows(job_queue, parallel=1), trials=(), slots=None)
+    backend = find_backend(settings.backend)(plan, settings, job_queue, stored, open_display)
     with ExitStack() as stack:
-        signals = stack.enter_context(stop_on_signals(dispatch.stop))
-        stack.enter_context(send_heartbeats(dispatch.ledger, dispatch.owner))
+        signals = stack.enter_context(stop_on_signals(job_queue.stop))
+        stack.enter_context(send_heartbeats(job_queue.ledger, job_queue.owner))
         stack.enter_context(status)
         if settings.live_report and settings.tracking_uri is not None:
             log = logs / f"{name}-report.log"
@@ -201,5 +202,5 @@ def _run_backend(
         try:
             broken = backend.run()
         finally:  # no worker writes any more
-            dispatch.interrupt_all("interrupted" if signals else "its driver stopped")
+            job_queue.interrupt_all("interrupted" if signals else "its driver stopped")
     return (signals[0] if signals else None), broken

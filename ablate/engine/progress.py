@@ -70,7 +70,7 @@ class NodeList:
         ]
 
 
-def build_study_rows(dispatch: JobQueue, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
+def build_study_rows(job_queue: JobQueue, parallel: int, elapsed: float = 0.0) -> list[StudyRow]:
     """Return a row of progress for each study, when `parallel` trials run at once.
 
     The remaining seconds `eta` are None until a trial has ended. Then they are `elapsed` per ended
@@ -80,17 +80,17 @@ def build_study_rows(dispatch: JobQueue, parallel: int, elapsed: float = 0.0) ->
     Args:
         elapsed: seconds since the first trial could start.
     """
-    running = set(list_running_trials(dispatch, parallel))
-    durations = [seconds for jobs in dispatch.walls.values() for seconds in jobs]  # of ended jobs
+    running = set(list_running_trials(job_queue, parallel))
+    durations = [seconds for jobs in job_queue.walls.values() for seconds in jobs]  # of ended jobs
     rows = []
-    for name, state in dispatch.progression.studies.items():
-        row = count_cells(dispatch.progression, name, running)
+    for name, state in job_queue.progression.studies.items():
+        row = count_cells(job_queue.progression, name, running)
         pending = row.size - row.done - row.failed
         if pending == 0:
             row.eta = 0.0
         elif durations:
             seconds_per_trial = elapsed / (len(durations) + len(running) / 2)
-            relative_duration = fmean(dispatch.walls.get(name) or durations) / fmean(durations)
+            relative_duration = fmean(job_queue.walls.get(name) or durations) / fmean(durations)
             row.eta = max(0.0, pending - row.running / 2) * seconds_per_trial * relative_duration
         row.note = state.blocked or ("" if state.cells else "waits for results of other studies")
         rows.append(row)
@@ -120,9 +120,9 @@ def count_cells(progression: Progression, name: str, running: set[str]) -> Study
     return row
 
 
-def list_running_trials(dispatch: JobQueue, parallel: int) -> list[str]:
+def list_running_trials(job_queue: JobQueue, parallel: int) -> list[str]:
     """Return the running trials, oldest first, without those that still wait for a worker."""
-    return list(islice(dispatch.running, max(1, parallel)))
+    return list(islice(job_queue.running, max(1, parallel)))
 
 
 class ProgressDisplay:
@@ -137,7 +137,7 @@ class ProgressDisplay:
 
     def __init__(
         self,
-        dispatch: JobQueue,
+        job_queue: JobQueue,
         parallel: int,
         log: Path,
         stream: TextIO | None = None,
@@ -147,7 +147,7 @@ class ProgressDisplay:
         from rich.console import Console
         from rich.live import Live
 
-        self.dispatch, self.parallel, self.publish = dispatch, parallel, publish
+        self.job_queue, self.parallel, self.publish = job_queue, parallel, publish
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self.machines = NodeList()
@@ -156,7 +156,7 @@ class ProgressDisplay:
         self._take_snapshot()
         self._next_snapshot = self._start + SNAPSHOT_SECONDS
         self._reasons: set[str] = set()  # reasons of failures, each of which was printed once
-        dispatch.report_failure = self.report_failure
+        job_queue.report_failure = self.report_failure
         stream = stream or sys.stdout
         # with FORCE_COLOR set, rich would otherwise take a pipe for a terminal
         self._console = console = Console(
@@ -185,8 +185,8 @@ class ProgressDisplay:
 
     def _take_snapshot(self) -> None:
         elapsed = time.monotonic() - self._start
-        self._rows = build_study_rows(self.dispatch, self.parallel, elapsed)
-        running = list_running_trials(self.dispatch, self.parallel)
+        self._rows = build_study_rows(self.job_queue, self.parallel, elapsed)
+        running = list_running_trials(self.job_queue, self.parallel)
         self.publish(self._rows, running, self.parallel, self.machines.list_nodes(running))
 
     def print_line(self, text: str, *, in_table: bool = False) -> None:
@@ -209,7 +209,7 @@ class ProgressDisplay:
 
     def format_headline(self) -> str:
         """Summarize all studies: `3 of 4 slots in use, nodes: 2, left: about 12 min 30 s`."""
-        busy = len(list_running_trials(self.dispatch, self.parallel))
+        busy = len(list_running_trials(self.job_queue, self.parallel))
         etas = [row.eta for row in self._rows if row.eta is not None]
         all_known = len(etas) == len(self._rows)
         remaining = f"about {format_duration(sum(etas))}" if all_known else "not known yet"

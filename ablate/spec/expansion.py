@@ -34,7 +34,7 @@ or the file gives an axis for one of these weights.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ablate.designs.layers import Layer, merge_layers, overlay_mappings
@@ -98,7 +98,7 @@ def expand_templates(
     return {**rest, "studies": studies}, origins
 
 
-def drop_parts(parts: Any, studies: Sequence[str]) -> Any:
+def drop_parts(parts: Any, studies: Collection[str]) -> Any:
     """Return tables or figures without those of the given studies, and other settings unchanged."""
     if not isinstance(parts, list):
         return parts

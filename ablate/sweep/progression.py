@@ -10,7 +10,7 @@ from ablate.plan.plan import Cell, Plan
 from ablate.search.scheduling import STOP
 from ablate.sweep.proposer import Proposer, fix_warm_trials
 from ablate.sweep.races import Racing, Staging
-from ablate.sweep.ranking import Ranking
+from ablate.sweep.ranking import StudyRanking
 from ablate.sweep.state import StudyState, SweepState
 
 
@@ -20,7 +20,7 @@ class Progression(SweepState):
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         """Create the parts that list cells: a race or proposer for each study that has one."""
         super().__init__(plan, facts, record=record)
-        self.ranking = Ranking(self)
+        self.ranking = StudyRanking(self)
         self.races: dict[str, Racing] = {}
         self.proposers: dict[str, Proposer] = {}
         for name in plan.order:

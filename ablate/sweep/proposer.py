@@ -29,7 +29,7 @@ from ablate.plan.plan import Cell, Plan
 from ablate.search.sampling import ObservedTrial, propose
 from ablate.search.space import Space, drop_inactive, find_proposal
 from ablate.sweep.estimates import TrialCosts
-from ablate.sweep.ranking import Ranking
+from ablate.sweep.ranking import StudyRanking
 from ablate.sweep.state import SweepState, get_limits
 from trainables.core.identity import compute_config_hash
 from trainables.trial import TrialConfig
@@ -51,7 +51,7 @@ class Proposer:
     """
 
     def __init__(
-        self, sweep: SweepState, ranking: Ranking, name: str, study: SampledDesign
+        self, sweep: SweepState, ranking: StudyRanking, name: str, study: SampledDesign
     ) -> None:
         self._sweep, self._ranking, self.name, self.study = sweep, ranking, name, study
         self._state = sweep.studies[name]

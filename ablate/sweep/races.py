@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from ablate.designs.parts import PrecisionSeeds, Race
 from ablate.plan.plan import Cell
 from ablate.spec.checks import find_baseline_index
-from ablate.sweep.ranking import Ranking
+from ablate.sweep.ranking import StudyRanking
 from ablate.sweep.state import StudyState, SweepState
 from trainables.words.metrics import HALF_WIDTH, choose_smallest_effect, display_scale
 
@@ -104,7 +104,7 @@ def _is_worse(cell: Mapping[int, float], leader: Mapping[int, float], level: flo
 class Racing:
     """Run a race in one study: list repeats seed by seed and drop cells that fall behind."""
 
-    def __init__(self, sweep: SweepState, ranking: Ranking, name: str, race: Race) -> None:
+    def __init__(self, sweep: SweepState, ranking: StudyRanking, name: str, race: Race) -> None:
         self._sweep, self._ranking, self.name, self.race = sweep, ranking, name, race
         self.metric = sweep.plan.spec.objective  # by which cells are compared
         # idx → seed → cells, one for each split
@@ -250,7 +250,7 @@ class Staging(Racing):
     """Run a study whose first stage determines its number of seeds (`PrecisionSeeds`)."""
 
     def __init__(
-        self, sweep: SweepState, ranking: Ranking, name: str, precision: PrecisionSeeds
+        self, sweep: SweepState, ranking: StudyRanking, name: str, precision: PrecisionSeeds
     ) -> None:
         """Determine the wanted half-width of the intervals, and the baseline's index."""
         super().__init__(sweep, ranking, name, Race())  # default options, never read

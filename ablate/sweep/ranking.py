@@ -14,7 +14,7 @@ from trainables.words.paths import get_at, has_path
 
 
 @dataclass(frozen=True)
-class Best:
+class RankedCell:
     """A ranked cell of a study.
 
     Attributes:
@@ -28,12 +28,12 @@ class Best:
     values: dict[str, Any]
 
 
-class Ranking:
+class StudyRanking:
     """Rank cells, and resolve what studies inherit; block a study whose centre lacks the cell."""
 
     def __init__(self, state: SweepState) -> None:
         self._state = state
-        self._rankings: dict[str, list[Best]] = {}
+        self._rankings: dict[str, list[RankedCell]] = {}
         self._inherited: dict[tuple[str, FactorLevels], list[dict[str, Any]]] = {}
 
     def average_metrics(
@@ -45,11 +45,7 @@ class Ranking:
             return None
         return average_values([fact.list_values(metrics) for fact in facts])
 
-    def find_best(self, name: str) -> Best | None:
-        """Return the best cell of a complete study; None if every cell failed."""
-        return next(iter(self.rank_study(name)), None)
-
-    def rank_study(self, name: str) -> list[Best]:
+    def rank_study(self, name: str) -> list[RankedCell]:
         """Return the cells of a complete study, best first.
 
         Equal cells are ranked by their index. Cells that failed at a seed or fold, that broke the
@@ -69,7 +65,7 @@ class Ranking:
             if idx not in study.dropped and not self._state.has_exceeded_limits(cells)
         }
         self._rankings[name] = [
-            Best(groups[idx][0], values[0], self._export_values(name, groups[idx][0]))
+            RankedCell(groups[idx][0], values[0], self._export_values(name, groups[idx][0]))
             for idx, values in rank_cells(means, objectives)
         ]
         return self._rankings[name]

@@ -20,7 +20,7 @@ from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, sto
 from reports.figures.models import ViewRequest, list_requested_views
 from reports.frame import Frame, load_frame
 from reports.store import open_client
-from trainables.core.runtime import TRIALS, VIEWS, locate_trial_folder
+from trainables.core.runtime import TRIALS, VIEWS, Runtime, locate_trial_folder
 from trainables.jobs.request import TrialViews, View, ViewsRequest
 from trainables.words.environment import build_public_environment, run_module
 from trainables.words.secrets import build_sweep_path
@@ -133,7 +133,8 @@ def _compute_views(
     from trainables.data.cache import locate_default_cache
 
     threads = max(1, (os.cpu_count() or 2) // 2)
-    request = ViewsRequest(trials, device, threads, locate_default_cache().resolve())
+    runtime = Runtime(device, threads, locate_default_cache().resolve())
+    request = ViewsRequest(trials, runtime)
     process = run_module("trainables.jobs.views", request.to_dict(), environment)
     lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
     # each failed view is a line of JSON; other lines come from libraries

@@ -11,8 +11,8 @@ import torch
 
 from tests.trainables.components import method_options
 from tests.trainables.core_trials import config, job, merged
-from trainables.core.export import load_model
 from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.trained_model import load_model
 from trainables.core.trainer import Trainer
 from trainables.data.features import load_cached_features
 from trainables.jobs.job import run_job

@@ -61,10 +61,7 @@ class OwnModel(nn.Module):
     CLASSIFIER: ClassVar[tuple[str, ...]]
     FILE: ClassVar[str]
     TORCHVISION: ClassVar[str] = ""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.grad_checkpointing = False
+    grad_checkpointing = False
 
     @classmethod
     def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

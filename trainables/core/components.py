@@ -22,9 +22,6 @@ import contextlib
 import importlib.util
 import inspect
 import json
-import logging
-import shutil
-import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,10 +32,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from trainables.core.runtime import CHECKPOINTS, RESULT, SOURCE
-from trainables.words.files import write_json
-
-LOG = logging.getLogger(__name__)
 OWN_REVISION = ("backbones", "folding", "adapters", "features", "resizing")
 CORE_REVISION = 1  # of training loop, optimiser, schedule, splits, sampling and augmentation
 DIGESTS_FILE = Path(__file__).with_name("digests.json")
@@ -315,52 +308,12 @@ class Code:
     same: Mapping[str, tuple[str, ...]]  # digests of sources that give the same numbers
 
 
-def list_differing_components(source: Code) -> list[str]:
+def list_differing_components(code: Code) -> list[str]:
     """Return the components whose source or REVISION here differs from the driver's."""
     return [
         name
-        for name, source_hash in source.hashes.items()
+        for name, source_hash in code.hashes.items()
         if not is_known(name)
         or compute_component_digest(name)[0] != source_hash
-        or get_revision(name) != source.revisions[name]
+        or get_revision(name) != code.revisions[name]
     ]
-
-
-def require_driver_code(source: Code) -> None:
-    """Raise OSError (a fault of the machine) unless the code here is the driver's, `source`."""
-    if differing := list_differing_components(source):
-        raise OSError(
-            f"{socket.gethostname()}: the source of {', '.join(differing)} differs from the "
-            "driver's. Put the same code on every machine. If the code was edited during the "
-            "sweep, start the sweep again"
-        )
-
-
-def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
-    """Record in a trial's folder that the driver's code (`source`) makes its files from now on.
-
-    If the job `trains`, a result and checkpoints that different code made are deleted first.
-
-    Returns:
-        False if different code of the evaluator made the evaluations in the folder.
-    """
-    # find components whose recorded code is not listed as equal to the driver's
-    hashes, recorded = dict(source.hashes), dict[str, str | None]()
-    with contextlib.suppress(FileNotFoundError, ValueError):
-        recorded = json.loads((folder / SOURCE).read_text())
-    shared = recorded.keys() & source.same.keys()
-    foreign = {name for name in shared if recorded[name] not in source.same[name]}
-
-    # delete result and checkpoints of different code, and record the driver's code
-    if trains and foreign - {EVALUATOR}:  # the code that trains is different
-        names = ", ".join(sorted(foreign))
-        text = "%s was begun with other code of %s. The trial starts again from its first epoch."
-        LOG.warning(text, folder, names)
-        (folder / RESULT).unlink(missing_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(folder / CHECKPOINTS)
-    # an evaluation of a trained model replaces only the evaluator's hash
-    current = hashes if trains else recorded | {EVALUATOR: hashes[EVALUATOR]}
-    if current != recorded:
-        write_json(folder / SOURCE, current)
-    return EVALUATOR not in foreign

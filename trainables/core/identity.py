@@ -8,8 +8,6 @@ source, raised when a change alters numbers, so that stale results are not reuse
 and the processor's kernels are provenance and not part of the id.
 """
 
-import hashlib
-import json
 from typing import Any
 
 from pydantic import BaseModel
@@ -18,6 +16,7 @@ from trainables.backbones import weights
 from trainables.backbones.backbone import folds_norms
 from trainables.core.components import get_revision
 from trainables.trial import TrialConfig
+from trainables.words.canonical import compute_canonical_hash
 
 
 def dump_identity(config: BaseModel) -> dict[str, Any]:
@@ -61,8 +60,7 @@ def compute_config_hash(config: TrialConfig, fingerprint: str) -> str:
         # the weights come from a file, whose path does not matter, only its `weights_sha256`
         dump["backbone"]["weights"] = "file"
     content = {"config": dump, "data": fingerprint, "revisions": revisions}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return compute_canonical_hash(content)
 
 
 def build_trial_id(config_hash: str, seed: int) -> str:

@@ -27,16 +27,19 @@ from trainables.data.cache import get_or_build
 from trainables.data.dataset import Listing
 from trainables.data.decode import (
     Box,
+    DeepValues,
     ImageSource,
     Range,
     compute_short_size,
     decode_picture,
+    decode_with_values,
 )
 from trainables.data.images import Images, map_array
-from trainables.data.survey import Survey, Traits, decode_with_traits, name_range
+from trainables.data.survey import Survey, name_range
 
 LOG = logging.getLogger(__name__)
 Kind = Literal["pixels", "encoded"]
+Entry = tuple[bytes | memoryview, int, int]  # what is stored of an image, its height and width
 SHARE = 0.5  # of the free disk that pixels may take
 ORIGINAL_SIDE = 384  # short side that photographs are taken to have before they are read
 ASPECT = 4 / 3  # long side / short side that they are taken to have
@@ -81,16 +84,15 @@ def load_stored(folder: Path, listing: Listing, config: DataConfig) -> Images:
     kind, short = choose_store(folder, len(listing.rows), config), config.stored_short_side
     is_encoded, grey_range = kind == "encoded", config.grey_range
 
-    def read_image(image: ImageSource) -> tuple[tuple[bytes | memoryview, int, int], Traits]:
-        """Return the bytes to store, height and width of an image; and its traits."""
+    def read_image(image: ImageSource) -> tuple[Entry, np.ndarray, DeepValues | None]:
+        """Return an image's entry in the store, its pixels, and its values of more than 8 bits."""
         if is_encoded:
             with name_unreadable_file(image.path):
                 content = image.path.read_bytes()
-            whole = image._replace(content=content)
-            decoded, traits = decode_with_traits(whole, None, grey_range)
-            return (content, *decoded.shape[:2]), traits
-        decoded, traits = decode_with_traits(image, short, grey_range)
-        return (np.ascontiguousarray(decoded).data, *decoded.shape[:2]), traits
+            pixels, values = decode_with_values(image._replace(content=content), None, grey_range)
+            return (content, *pixels.shape[:2]), pixels, values
+        pixels, values = decode_with_values(image, short, grey_range)
+        return (np.ascontiguousarray(pixels).data, *pixels.shape[:2]), pixels, values
 
     def build_store(fresh: Path) -> None:
         """Write all images into a file, and a table: start, length if encoded, height, width."""

@@ -37,20 +37,11 @@ from trainables.words.terminal import ImageProgress
 SIDE = 96  # short side to which images are decoded, in pixels
 MANY = 1 / 100  # share of images of a single colour at which they are mentioned
 NOTES = "notes.json"  # in the folder of a survey in the cache
-Traits = tuple[bool, DeepValues | None]  # whether all pixels are equal, and values if deep
 T = TypeVar("T")
 OPTION = "data.grey_range"
 LEAST_SHARE = 1 / 4  # of the range: an image of lower values is nearly black
 LEAST_SPAN = 1 / 16  # of the range: an image of one colour apart, a smaller span has few levels
 SLACK = 1 / 10  # of the range: beyond it, cut off values are visible
-
-
-def decode_with_traits(
-    picture: ImageSource, short: int | None, grey_range: Range | None
-) -> tuple[np.ndarray, Traits]:
-    """Return a picture's pixels as `decode_picture` does, and what they show."""
-    pixels, values = decode_with_values(picture, short, grey_range)
-    return pixels, (bool((pixels == pixels[0, 0]).all()), values)
 
 
 class Survey:
@@ -69,15 +60,22 @@ class Survey:
         self.deep: list[tuple[str, DeepValues]] = []
 
     def decode_all(
-        self, decode: Callable[[ImageSource], tuple[T, Traits]], task: str
+        self, decode: Callable[[ImageSource], tuple[T, np.ndarray, DeepValues | None]], task: str
     ) -> Iterator[T]:
-        """Yield what `decode` makes of each image that can be decoded, and note what all show."""
+        """Decode all images, note what they show, and yield what `decode` makes of each.
 
-        def try_to_decode(image: ImageSource) -> tuple[T, Traits] | ConfigError:
+        Args:
+            decode: returns any content, with the pixels and values of `decode_with_values`. An
+                image of which it raises ConfigError is noted, and yields nothing.
+            task: what the log of the progress calls this.
+        """
+
+        def try_to_decode(image: ImageSource) -> tuple[T, bool, DeepValues | None] | ConfigError:
             try:
-                return decode(image)
+                content, pixels, values = decode(image)
             except ConfigError as error:
                 return error
+            return content, bool((pixels == pixels[0, 0]).all()), values
 
         base, rows = self.listing.base, self.listing.rows
         progress = ImageProgress(f"{task} {base}", len(rows))
@@ -86,7 +84,7 @@ class Survey:
             if isinstance(result, ConfigError):
                 self.unreadable[row.path] = result
             else:
-                content, (is_constant, values) = result
+                content, is_constant, values = result
                 if is_constant:
                     self.constant.append(row.path)
                 if values is not None:
@@ -148,8 +146,8 @@ def examine_images(listing: Listing, grey_range: Range | None = None) -> Survey:
     """Decode all images of a listing, and return what they show."""
     survey = Survey(listing, grey_range)
 
-    def decode(image: ImageSource) -> tuple[None, Traits]:
-        return None, decode_with_traits(image, SIDE, grey_range)[1]
+    def decode(image: ImageSource) -> tuple[None, np.ndarray, DeepValues | None]:
+        return None, *decode_with_values(image, SIDE, grey_range)
 
     for _ in survey.decode_all(decode, "decoding"):
         pass

@@ -1,19 +1,24 @@
 """Run one job, which yields JSON-able events: train or resume a trial, or evaluate it further."""
 
+import contextlib
 import hashlib
 import json
 import logging
+import shutil
+import socket
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from trainables.core.components import prepare_folder, require_driver_code
+from trainables.core import components
+from trainables.core.components import Code, list_differing_components
 from trainables.core.export import load_weights
 from trainables.core.identity import compute_config_hash
-from trainables.core.runtime import CONFIG, RESULT
+from trainables.core.runtime import CHECKPOINTS, CONFIG, RESULT, SOURCE
 from trainables.core.trainer import Trainer
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
@@ -196,3 +201,43 @@ def _load_result(job: Job, identity: Event) -> Event | None:
 def _seal_result(final: Event) -> Event:
     text = json.dumps(final, sort_keys=True)
     return {**final, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
+
+
+def require_driver_code(code: Code) -> None:
+    """Raise OSError (a fault of the machine) unless the code here is the driver's, `code`."""
+    if differing := list_differing_components(code):
+        raise OSError(
+            f"{socket.gethostname()}: the source of {', '.join(differing)} differs from the "
+            "driver's. Put the same code on every machine. If the code was edited during the "
+            "sweep, start the sweep again"
+        )
+
+
+def prepare_folder(folder: Path, code: Code, *, trains: bool) -> bool:
+    """Record in a trial's folder that the driver's code (`code`) makes its files from now on.
+
+    If the job `trains`, a result and checkpoints that different code made are deleted first.
+
+    Returns:
+        False if different code of the evaluator made the evaluations in the folder.
+    """
+    # find components whose recorded code is not listed as equal to the driver's
+    hashes, recorded = dict(code.hashes), dict[str, str | None]()
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        recorded = json.loads((folder / SOURCE).read_text())
+    shared = recorded.keys() & code.same.keys()
+    foreign = {name for name in shared if recorded[name] not in code.same[name]}
+
+    # delete result and checkpoints of different code, and record the driver's code
+    if trains and foreign - {components.EVALUATOR}:  # the code that trains is different
+        names = ", ".join(sorted(foreign))
+        text = "%s was begun with other code of %s. The trial starts again from its first epoch."
+        LOG.warning(text, folder, names)
+        (folder / RESULT).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder / CHECKPOINTS)
+    # an evaluation of a trained model replaces only the evaluator's hash
+    current = hashes if trains else recorded | {components.EVALUATOR: hashes[components.EVALUATOR]}
+    if current != recorded:
+        write_json(folder / SOURCE, current)
+    return components.EVALUATOR not in foreign

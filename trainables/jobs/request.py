@@ -153,9 +153,7 @@ class TrialViews(JsonSerializable):
 
 @dataclass(frozen=True, slots=True)
 class ViewsRequest(JsonSerializable):
-    """Views to compute; device, threads and cache are those of `Runtime`."""
+    """Views to compute, and where; of `runtime` device, threads and cache count."""
 
     trials: tuple[TrialViews, ...]
-    device: str
-    threads: int | None
-    cache: Path
+    runtime: Runtime

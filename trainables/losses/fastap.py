@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.ranking import average_over_queries
+from trainables.losses.smooth_ranks import average_over_queries
 
 FARTHEST = 4.0  # squared distance of opposite unit vectors
 

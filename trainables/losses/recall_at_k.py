@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses import ranking
+from trainables.losses import smooth_ranks
 from trainables.losses.base import (
     LOSSES,
     BatchNeeds,
@@ -96,10 +96,10 @@ class RecallAtK(Loss):
             score, pairs = mix_similarities(score, pairs, generator)
         listed = pairs.pos + pairs.neg
         if options.include_query:
-            listed = ranking.add_queries(listed)
-        positive_score, in_use = ranking.gather_positives(score, pairs.pos)
+            listed = smooth_ranks.add_queries(listed)
+        positive_score, in_use = smooth_ranks.gather_positives(score, pairs.pos)
         # the sum over the list has σ(0) = 1/2 of the positive itself
-        closer = ranking.sum_steps(
+        closer = smooth_ranks.sum_steps(
             score, positive_score, listed, lambda x: (x / options.temperature).sigmoid()
         )
         rank = 0.5 + closer
@@ -107,7 +107,7 @@ class RecallAtK(Loss):
         hits = ((k - rank[..., None]) / options.rank_temperature).sigmoid()  # [..., B, P, K]
         hits = (hits * in_use[..., None]).sum(-2).minimum(k)
         possible = in_use.sum(-1)[:, None].minimum(k).clamp_min(1)
-        return ranking.average_over_queries(1 - (hits / possible).mean(-1), pairs.pos)
+        return smooth_ranks.average_over_queries(1 - (hits / possible).mean(-1), pairs.pos)
 
 
 def mix_similarities(

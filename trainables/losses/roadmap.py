@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range, range_between
 from trainables.config.registry import NamedConfig
-from trainables.losses import ranking
+from trainables.losses import smooth_ranks
 from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
 from trainables.losses.contrastive import average_excess
 
@@ -99,15 +99,19 @@ class Roadmap(Loss):
 
     def _compute_sup_ap(self, score: Tensor, pairs: Pairs) -> Tensor:
         """Return L_SupAP."""
-        pos = ranking.add_queries(pairs.pos) if self.options.include_query else pairs.pos
-        positive_score, in_use = ranking.gather_positives(score, pos)
+        pos = smooth_ranks.add_queries(pairs.pos) if self.options.include_query else pairs.pos
+        positive_score, in_use = smooth_ranks.gather_positives(score, pos)
         own = positive_score.detach()
         # the positive itself counts as 1, the first summand of r⁺
-        rank_among_positives = ranking.sum_steps(own, own, in_use, lambda t: (t >= 0).to(t.dtype))
-        closer_negatives = ranking.sum_steps(score, positive_score, pairs.neg, self._compute_step)
+        rank_among_positives = smooth_ranks.sum_steps(
+            own, own, in_use, lambda t: (t >= 0).to(t.dtype)
+        )
+        closer_negatives = smooth_ranks.sum_steps(
+            score, positive_score, pairs.neg, self._compute_step
+        )
         rank = torch.where(in_use, rank_among_positives + closer_negatives, 1)
         precision = (in_use * rank_among_positives / rank).sum(-1) / in_use.sum(-1).clamp_min(1)
-        return ranking.average_over_queries(1 - precision, pairs.pos)
+        return smooth_ranks.average_over_queries(1 - precision, pairs.pos)
 
     def _compute_step(self, difference: Tensor) -> Tensor:
         """Return H⁻ of a difference of similarities."""

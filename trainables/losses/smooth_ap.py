@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
-from trainables.losses import ranking
+from trainables.losses import smooth_ranks
 from trainables.losses.base import LOSSES, BatchNeeds, Loss, Pairs
 
 
@@ -60,15 +60,17 @@ class SmoothAP(Loss):
 
     def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Return the mean over queries of 1 − the smooth average precision."""
-        pos = ranking.add_queries(pairs.pos) if self.options.include_query else pairs.pos
-        positive_score, in_use = ranking.gather_positives(score, pos)
+        pos = smooth_ranks.add_queries(pairs.pos) if self.options.include_query else pairs.pos
+        positive_score, in_use = smooth_ranks.gather_positives(score, pos)
         # both sums have σ(0) = 1/2 of the positive itself
-        rank = 0.5 + ranking.sum_steps(score, positive_score, pos + pairs.neg, self._compute_step)
-        rank_among_positives = 0.5 + ranking.sum_steps(
+        rank = 0.5 + smooth_ranks.sum_steps(
+            score, positive_score, pos + pairs.neg, self._compute_step
+        )
+        rank_among_positives = 0.5 + smooth_ranks.sum_steps(
             positive_score, positive_score, in_use, self._compute_step
         )
         precision = (in_use * rank_among_positives / rank).sum(-1) / in_use.sum(-1).clamp_min(1)
-        return ranking.average_over_queries(1 - precision, pairs.pos)
+        return smooth_ranks.average_over_queries(1 - precision, pairs.pos)
 
     def _compute_step(self, difference: Tensor) -> Tensor:
         return (difference / self.options.temperature).sigmoid()

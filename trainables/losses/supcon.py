@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from trainables.config.ranges import log_range
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOG_OF_0, LOSSES, BatchNeeds, Loss, Pairs
-from trainables.losses.ranking import average_over_queries
+from trainables.losses.smooth_ranks import average_over_queries
 
 
 @LOSSES.register("supcon")

@@ -187,7 +187,7 @@ class Supervisor(Backend):
         self.fingerprints = plan.fingerprints if needs_data else None
         # of this process's secrets, Ray and its workers get those that they need
         needed: tuple[str, ...] = RAY if settings.storage is None else (*RAY, *STORAGE)
-        if not settings.reads_data or has_undecided_weights(plan, self.dispatch.progression):
+        if not settings.reads_data or has_undecided_weights(plan, self.job_queue.progression):
             needed += HUB
         self.environment = build_public_environment(settings.tracking_uri, needed)
 
@@ -199,7 +199,7 @@ class Supervisor(Backend):
         """Send a job to the process that runs Ray, which has asked for one."""
         assert self._process is not None
         payload = self._build_payload(job, self._process)
-        stop = self.dispatch.stopping
+        stop = self.job_queue.stopping
         self._process.send({"trial_id": job.trial_id, "payload": payload.to_text(), "stop": stop})
 
     def receive_events(self) -> Iterator[tuple[str, Sequence[Event]] | None]:
@@ -209,7 +209,7 @@ class Supervisor(Backend):
         for message in process.iterate_messages():  # None at each half second without one
             self.refresh()
             # after a request to stop, running trials get a minute to end
-            if self.dispatch.stopping:
+            if self.job_queue.stopping:
                 stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
                 if not process.has_begun or time.monotonic() > stop_by:
                     return
@@ -242,9 +242,9 @@ class Supervisor(Backend):
                 reason = str(error)
             finally:
                 shutil.rmtree(self.folder, ignore_errors=True)
-            for trial_id in reversed(list(self.dispatch.running)):  # each to the queue's front
-                self.dispatch.requeue(trial_id, f"the machine: Ray is gone ({reason})")
-            if self.dispatch.is_exhausted:  # a signal or the budget has ended the run
+            for trial_id in reversed(list(self.job_queue.running)):  # each to the queue's front
+                self.job_queue.requeue(trial_id, f"the machine: Ray is gone ({reason})")
+            if self.job_queue.is_exhausted:  # a signal or the budget has ended the run
                 return ""
             if self.display is None:  # Ray has never begun
                 raise RayStartError(
@@ -287,7 +287,7 @@ class Supervisor(Backend):
         """Act on a message of the process that runs Ray; return the events that it brings."""
         match message["do"]:
             case "tick":
-                process.send({"stop": self.dispatch.stopping})
+                process.send({"stop": self.job_queue.stopping})
             case "next":
                 self._answer_next(process)
             case "record":
@@ -319,17 +319,17 @@ class Supervisor(Backend):
 
     def _answer_next(self, process: RayProcess) -> None:
         """Claim and start the next job, or tell the process why there is none now."""
-        job = self.dispatch.claim_next_job()
+        job = self.job_queue.claim_next_job()
         if job is not None:
             self.start(job)
             return
         answer = {
             "trial_id": None,
             "payload": None,
-            "over": self.dispatch.is_exhausted,
-            "idle": not self.dispatch.running,  # this driver runs no trial
+            "over": self.job_queue.is_exhausted,
+            "idle": not self.job_queue.running,  # this driver runs no trial
         }
-        process.send({**answer, "stop": self.dispatch.stopping})
+        process.send({**answer, "stop": self.job_queue.stopping})
 
     def _build_payload(self, job: Job, process: RayProcess) -> Payload:
         """Return a job with all that a worker needs, and create its trial's folder."""
@@ -337,14 +337,14 @@ class Supervisor(Backend):
         if self.fingerprints is not None:
             section: Any = job.config["data"]
             fingerprint = self.fingerprints[resolve_data_config(section).images]
-        folder = locate_trial_folder(self.dispatch.settings.trials, job.trial_id)
+        folder = locate_trial_folder(self.job_queue.settings.trials, job.trial_id)
         folder.mkdir(parents=True, exist_ok=True)
         # Many running trials send events less often, so that Ray Tune has time to start trials.
-        gather_seconds = max(1.0, len(self.dispatch.running) / EVENTS_PER_SECOND)
+        gather_seconds = max(1.0, len(self.job_queue.running) / EVENTS_PER_SECOND)
         return Payload(
             job,
-            self.dispatch.settings.runner,
-            self.dispatch.settings.clean,
+            self.job_queue.settings.runner,
+            self.job_queue.settings.clean,
             Leader(host_name(), process.pid, process.started),
             min(MOST_GATHER_SECONDS, gather_seconds),
             fingerprint,

@@ -113,8 +113,8 @@ def test_the_best_cell_is_the_one_that_the_sweep_ranks_first(tmp_path: Path) -> 
     frame = read_frame(ledger, plan.sweep_id)
     removable, _ = find_removable_files(ledger, tmp_path, None)
     for study, best in {"failed": 2, "tied": 1, "raced": 0}.items():
-        ranked, shown = ranking.find_best(study), find_best(frame, study, tmp_path)
-        assert ranked is not None and ranked.cell.idx == best
+        ranked, shown = ranking.rank_study(study)[0], find_best(frame, study, tmp_path)
+        assert ranked.cell.idx == best
         assert (shown.cell, shown.value) == (ranked.cell.cell, pytest.approx(ranked.value))
         weights = {file.trial_id for file in removable if file.path.name == EXPORT}
         assert weights and weights.isdisjoint(shown.trials)

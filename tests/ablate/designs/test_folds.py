@@ -61,8 +61,8 @@ def test_the_best_and_what_a_search_is_told_are_means_over_folds(tmp_path: Path)
     means = [np.mean([r["val/map_at_r"] for r in rows if r["idx"] == i]) for i in range(6)]
     told = made.progression.proposers["tune"].list_history({})
     assert [t.value[0] for t in told] == pytest.approx(means)  # type: ignore[index]
-    best = made.progression.ranking.find_best("tune")
-    assert best is not None and best.cell.idx == int(np.argmax(means))
+    best = made.progression.ranking.rank_study("tune")[0]
+    assert best.cell.idx == int(np.argmax(means))
     centre = next(row for row in table(made) if row["cell"] == "agnostic=on,specific=on")
     config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["data"]["split"]["folds"] is None, "folds are the study's, not the centre's"

@@ -233,7 +233,7 @@ def test_a_neutral_cell_that_drifted_out_of_its_axis_keeps_the_search(
     with monkeypatch.context() as patch:
         write_as_before(patch)
         before = run(specs.plan(spec), tmp_path)
-    best = before.progression.ranking.find_best("plain")
-    assert best is not None and best.values["optimizer.lr"] == 1e-4 + 6 * 1e-4 > 7e-4
+    best = before.progression.ranking.rank_study("plain")[0]
+    assert best.values["optimizer.lr"] == 1e-4 + 6 * 1e-4 > 7e-4
     again = dispatch(specs.plan(spec), tmp_path)
     assert drain(again) == [] and table(again) == table(before)

@@ -110,8 +110,8 @@ def test_the_best_of_several_objectives(tmp_path: Path) -> None:
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     best = min(rows, key=lambda row: row["val/density"])
-    found = made.progression.ranking.find_best("tune")
-    assert found is not None and found.cell.trial_id == best["trial_id"]
+    found = made.progression.ranking.rank_study("tune")[0]
+    assert found.cell.trial_id == best["trial_id"]
     centre = next(r for r in table(made) if r["cell"] == "agnostic=on,specific=on")
     config = made.ledger.get_trial(centre["trial_id"])["config"]  # type: ignore[index]
     assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]

@@ -14,9 +14,8 @@ import torch
 from ablate.designs.search import Search
 from ablate.engine.progress import count_cells
 from ablate.engine.work_estimate import Workload
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.ledger.limits import Limits, describe_needs
-from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.plan.plan import Plan
 from ablate.results import find_best, read_frame
@@ -112,13 +111,12 @@ def test_the_best_is_that_of_the_feasible(more: dict[str, Any], tmp_path: Path) 
     unlimited = run(plan("unlimited", limits=None, **more), tmp_path / "a")
     limited = run(plan(**more), tmp_path / "b")
     search = limited.progression.studies["tune"]
-    best = limited.progression.ranking.find_best("tune")
-    assert best is not None
+    best = limited.progression.ranking.rank_study("tune")[0]
     every = [cell.config for cell in unlimited.progression.studies["tune"].cells]
     feasible = [c for c in every if peak_bytes(c["training"]["batch_size"]) <= 20e9]
     expected = max(feasible, key=lambda config: synthetic.score(config, 0))
     assert best.cell.config["optimizer"] == expected["optimizer"]
-    without = unlimited.progression.ranking.find_best("tune")
+    without = unlimited.progression.ranking.rank_study("tune")[0]
     assert without is not None and without.value >= best.value
     # those that would need too much were not trained, once the costs were known
     assert search.infeasible and search.complete and len(search.cells) == more["trials"]

@@ -57,9 +57,9 @@ def cells(made: JobQueue, study: str) -> dict[str, Any]:
 
 def test_it_is_the_method_switched_off_at_the_best_rates_of_its_baseline(tmp_path: Path) -> None:
     made = run(plan(), tmp_path)
-    best = made.progression.ranking.find_best("a")
+    best = made.progression.ranking.rank_study("a")[0]
     neutral = cells(made, "b")["neutral"]
-    assert best is not None and best.values.keys() == {"optimizer.lr"}
+    assert best.values.keys() == {"optimizer.lr"}
     assert neutral.config["optimizer"]["lr"] == best.values["optimizer.lr"]
     assert neutral.config["method"]["name"] == "ddml" and is_neutral(neutral.config)
     assert neutral.config["method"]["alpha"] == 0
@@ -147,8 +147,8 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
     assert promoted["rank=1"].coords["source"] == "neutral" and is_neutral(
         promoted["rank=1"].config
     )
-    own, best = promoted["neutral"], made.progression.ranking.find_best("a2")
-    assert best is not None and is_neutral(own.config)
+    own, best = promoted["neutral"], made.progression.ranking.rank_study("a2")[0]
+    assert is_neutral(own.config)
     assert own.config["optimizer"]["lr"] == best.cell.config["optimizer"]["lr"]
     assert own.config["training"]["epochs"] == 3
     told = cells(made, "rows")

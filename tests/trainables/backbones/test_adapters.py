@@ -17,10 +17,10 @@ from trainables import streams
 from trainables.backbones.adapters import merge_adapters, restrict_training
 from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.config.network import BackboneConfig
-from trainables.core import export
 from trainables.core.assembly import build_trial_backbone
 from trainables.core.identity import compute_config_hash
 from trainables.core.runtime import Runtime
+from trainables.core.trained_model import load_model
 from trainables.core.trainer import Trainer
 from trainables.trial import TrialConfig, list_trained_roles
 from trainables.words.errors import ConfigError
@@ -268,7 +268,7 @@ def test_an_export_has_what_trained_and_loads_on_the_same_base(
     in_backbone = {name for name in tensors if name.startswith("backbone.")}
     assert in_backbone == {f"backbone.{name}" for name in list_trained(trainer.network.backbone)}
     assert any(name.startswith("method.loss.") for name in tensors)
-    model = export.load_model(path, "cpu")
+    model = load_model(path, "cpu")
     pictures = torch.randint(0, 256, (3, 40, 40, 3), dtype=torch.uint8)
     trainer.network.eval()
     rows = model.embed(pictures)
@@ -278,11 +278,11 @@ def test_an_export_has_what_trained_and_loads_on_the_same_base(
     with pytest.raises(
         ConfigError, match=r"backbone\.weights: .*b\.safetensors was trained on 000"
     ):
-        export.load_model(other, "cpu")
+        load_model(other, "cpu")
 
 
 def test_adapters_of_vit_s_at_rank_8_take_less_than_5_mb(tmp_path: Path) -> None:
     section = {"name": "vit_small_patch16_224", "weights": "none", "mode": "lora", "rank": 8}
     path = exported.write(tmp_path / "a.safetensors", backbone=section, embedding={"dim": 512})
     assert path.stat().st_size < 5e6
-    assert export.load_model(path, "cpu").embed(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)).shape
+    assert load_model(path, "cpu").embed(torch.zeros(1, 32, 32, 3, dtype=torch.uint8)).shape

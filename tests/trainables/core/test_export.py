@@ -20,6 +20,7 @@ import trainables
 from tests.trainables.core import exported
 from trainables.backbones import backbone
 from trainables.core import export, pictures
+from trainables.core.trained_model import load_model
 from trainables.data.decode import ImageSource, decode_picture
 from trainables.words.errors import ConfigError
 
@@ -36,7 +37,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_refusal(path: Path) -> str:
     """Return the sentence with which a file is refused."""
     with pytest.raises(ConfigError) as caught:
-        export.load_model(path, "cpu")
+        load_model(path, "cpu")
     assert caught.value.path.startswith((str(path), "backbone", "data")), caught.value
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -250,7 +251,7 @@ def test_every_flipped_byte_is_one_error(valid: Path, tmp_path: Path) -> None:
             continue  # the last digit of 4/3, say: the same number, written otherwise
         altered.write_bytes(flipped)
         with pytest.raises(ConfigError, match=r"altered\.safetensors: "):
-            export.load_model(altered, "cpu")
+            load_model(altered, "cpu")
     altered.write_bytes(data[: start + 10])
     assert "This is no safetensors file" in read_refusal(altered)
     altered.write_bytes(data[:-1] + bytes([data[-1] ^ 0x80]))
@@ -281,7 +282,9 @@ def test_what_a_file_says_of_itself_is_typed(
     valid: Path, tmp_path: Path, entry: str, values: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about, tensors = exported.said(valid)
-    monkeypatch.setattr(export, "SPARE_BYTES", 2**20)  # these classes are more
+    monkeypatch.setattr(
+        "trainables.core.trained_model.SPARE_BYTES", 2**20
+    )  # these classes are more
     for value in values:
         changed = change_entry(about, entry, value)
         message = read_refusal(exported.sealed(tmp_path / "best.safetensors", changed, tensors))

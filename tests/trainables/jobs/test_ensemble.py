@@ -13,8 +13,8 @@ import torch
 
 from tests.oracles import retrieval
 from tests.trainables import core_trials
-from trainables.core import export
 from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.trained_model import Model, load_model
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.jobs.ensemble import Member, evaluate_ensemble
@@ -47,9 +47,9 @@ def plain(
     return trained(tmp_path_factory.mktemp("folds"), drawn, shared_cache)
 
 
-def embedded(member: Member, cache: Path) -> tuple[export.Model, torch.Tensor, np.ndarray]:
+def embedded(member: Member, cache: Path) -> tuple[Model, torch.Tensor, np.ndarray]:
     """By the exported model, from the images."""
-    model = export.load_model(member.export, device="cpu")
+    model = load_model(member.export, device="cpu")
     test = load_splits(member.config.data, cache).test
     pictures = np.stack([test.images[int(row)].numpy() for row in test.index])
     return model, model.embed(pictures), test.labels.numpy()

@@ -24,7 +24,7 @@ from tests.trainables.losses.cases import (
     value,
 )
 from trainables import streams
-from trainables.losses import ranking
+from trainables.losses import smooth_ranks
 from trainables.losses.recall_at_k import mix_similarities
 
 OWN = pytest.mark.parametrize("own", [False, True])
@@ -180,7 +180,7 @@ def test_blocks_of_rows_give_the_same_numbers(name: str, monkeypatch: pytest.Mon
     x, labels = batch(CASES["plain"])
     x = torch.stack([x, 2 * x.detach().flip(0)]).detach().requires_grad_()
     whole = value(made(name), x, labels)
-    monkeypatch.setattr(ranking, "MOST_ENTRIES", 100)
+    monkeypatch.setattr(smooth_ranks, "MOST_ENTRIES", 100)
     parts = value(made(name), x, labels)
     torch.testing.assert_close(parts, whole, rtol=1e-13, atol=0)
     (expected,), (found,) = (torch.autograd.grad(v, x) for v in (whole, parts))

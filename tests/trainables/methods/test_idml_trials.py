@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config
-from trainables.core import export
 from trainables.core.loss_terms import CALIBRATION_BATCHES
 from trainables.core.runtime import Runtime
+from trainables.core.trained_model import load_model
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import RANKING, evaluate_embeddings
@@ -33,7 +33,7 @@ def test_evaluation_and_export_agree(
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
     list(trainer.train_epochs())
     reported = trainer.finish(("test",)).evaluations["test"]
-    model = export.load_model(tmp_path / "best.safetensors", device="cpu")
+    model = load_model(tmp_path / "best.safetensors", device="cpu")
     test = load_splits(trial.data, shared_cache).test
     z = model.embed(np.stack([test.images[int(row)].numpy() for row in test.index]))
     assert z.shape[1] == 16 + (5 if test_metric == "introspective" else 0)

@@ -258,14 +258,12 @@ def _build_query_rows(lists: dict[str, Path], usage: str) -> Iterator[Row]:
 def _iterate_landmark_lines(home: str, where: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield number and fields of each line of a list, after a check of the first line."""
     _, head = LANDMARK_LISTS[home]
-    for line, text in islice(iterate_lines(where), 1):
-        if text != head:
-            raise build_line_error(where, line, text, head)
-    for line, text in islice(iterate_lines(where), 1, None):
+    for position, (line, text) in enumerate(iterate_lines(where)):
         fields = text.split(",")
-        if len(fields) != head.count(",") + 1:
+        if len(fields) != head.count(",") + 1 or (position == 0 and text != head):
             raise build_line_error(where, line, text, head)
-        yield line, fields
+        if position > 0:
+            yield line, fields
 
 
 def _build_landmark_path(home: str, image: str, where: Path, line: int) -> str:

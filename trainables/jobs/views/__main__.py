@@ -18,14 +18,14 @@ from trainables.words.files import write_json
 def main() -> int:
     """Compute the views of a request on standard input; return 1 if one of them failed."""
     request = ViewsRequest.from_dict(json.load(sys.stdin))
-    if request.threads is not None:
-        torch.set_num_threads(request.threads)
+    if request.runtime.threads is not None:
+        torch.set_num_threads(request.runtime.threads)
     code = 0
     for trial in request.trials:
         model = None
         for view in trial.views:
             try:
-                model = model or TrialModel(trial.folder, request.device, request.cache)
+                model = model or TrialModel(trial.folder, request.runtime)
                 path = view.locate_file(trial.folder)
                 path.parent.mkdir(exist_ok=True)
                 write_json(path, model.read_view(view))

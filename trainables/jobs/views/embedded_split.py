@@ -23,7 +23,7 @@ from trainables.backbones.backbone import Backbone, build_frozen_backbone
 from trainables.backbones.extra_token import ExtraTokenViT
 from trainables.core.assembly import assemble_parts
 from trainables.core.export import load_weights
-from trainables.core.runtime import CONFIG, RESULT
+from trainables.core.runtime import CONFIG, RESULT, Runtime
 from trainables.data.augment import cut_eval_images
 from trainables.data.images import ImageReader
 from trainables.data.splits import load_splits
@@ -44,7 +44,7 @@ JPEG_QUALITY = 80
 class TrialModel:
     """The model in a finished trial's folder, in evaluation mode."""
 
-    def __init__(self, folder: Path, device: str, cache: Path) -> None:
+    def __init__(self, folder: Path, runtime: Runtime) -> None:
         """Build the trial's network with its exported weights; load the trial's splits."""
         try:
             recorded = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -57,7 +57,8 @@ class TrialModel:
                 "Train the trial here first",
             ) from error
         self.config, seed = TrialConfig.model_validate(recorded["config"]), int(recorded["seed"])
-        self.splits, self.device = load_splits(self.config.data, cache), resolve_device(device)
+        cache, self.device = runtime.cache_dir, resolve_device(runtime.device)
+        self.splits = load_splits(self.config.data, cache)
         parts = assemble_parts(self.config, seed, self.splits, cache, self.device)
         load_weights(parts.network, export)
         self.network, self.inputs = parts.network.eval(), parts.inputs

@@ -61,7 +61,7 @@ def lives(folder: Path) -> int:
 
 def states(made: Supervisor) -> set[tuple[str, Any]]:
     return {
-        (row["status"], row["owner"]) for row in made.dispatch.ledger.query("SELECT * FROM trials")
+        (row["status"], row["owner"]) for row in made.job_queue.ledger.query("SELECT * FROM trials")
     }
 
 
@@ -85,7 +85,7 @@ def test_ray_is_started_once_more_and_the_sweep_ends_as_it_would_have(
 ) -> None:
     sweep, said = made(f"{first} work")
     assert sweep.run() == ""
-    assert table(sweep.dispatch) == whole and states(sweep) == {("done", None)}
+    assert table(sweep.job_queue) == whole and states(sweep) == {("done", None)}
     assert told in said.getvalue() and lives(tmp_path) == 1 + bool(first)
 
 
@@ -95,7 +95,7 @@ def test_a_second_death_ends_the_run_and_nothing_is_claimed(
     sweep, _ = made("abort raylet work")
     assert sweep.run() == "Ray's raylet ended"
     assert lives(tmp_path) == 1 + RESTARTS and states(sweep) == {("interrupted", None)}
-    reason = sweep.dispatch.ledger.query("SELECT reason FROM trials")[0]["reason"]
+    reason = sweep.job_queue.ledger.query("SELECT reason FROM trials")[0]["reason"]
     assert reason == "the machine: Ray is gone (Ray's raylet ended)"
 
 
@@ -124,7 +124,7 @@ def test_a_failed_first_start_is_told_once_and_not_repeated(  # noqa: PLR0917
     address: str | None,
 ) -> None:
     if life == "late":
-        monkeypatch.setattr(supervisor, "START_SECONDS", 0.5)
+        monkeypatch.setattr(supervisor, "START_SECONDS", 2.0)
     sweep, said = made(f"{life} work work", address, why="OSError: no port is free\nand so on")
     with pytest.raises(RayStartError, match=reason) as failed:
         sweep.run()
@@ -171,7 +171,7 @@ def test_retries_of_a_trial_that_the_machine_ends(
     sweep, said = made("broken", why="its worker died")
     assert sweep.run() == ""
     tries = f"the machine: its worker died (given up after {RETRIES + 1} attempts)"
-    assert set(sweep.dispatch.lost.values()) == {tries} and lives(tmp_path) == 1
+    assert set(sweep.job_queue.lost.values()) == {tries} and lives(tmp_path) == 1
     assert said.getvalue().startswith(tries)
 
 
@@ -181,5 +181,5 @@ def test_who_does_not_stop_is_ended(
 ) -> None:
     monkeypatch.setattr(supervisor, "STOP_SECONDS", 0.2)
     sweep, _ = made(f"{word} work")
-    threading.Timer(1.0, sweep.dispatch.stop).start()
+    threading.Timer(1.0, sweep.job_queue.stop).start()
     assert sweep.run() == "" and lives(tmp_path) == 1

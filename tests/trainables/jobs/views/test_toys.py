@@ -35,7 +35,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
     runtime = Runtime("cpu", 1, shared_cache, folder)
     *_, last = run_job(Job("t", config.model_dump(mode="json"), 0, runtime))
     assert last["event"] == "final"
-    return TrialModel(folder, "cpu", shared_cache)
+    return TrialModel(folder, Runtime("cpu", cache_dir=shared_cache))
 
 
 def asked(model: TrialModel, kind: str, split: str, **options: Any) -> dict[str, Any]:

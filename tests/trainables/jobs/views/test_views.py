@@ -20,7 +20,7 @@ from trainables.core.runtime import Runtime
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job, TrialViews, View, ViewsRequest
 from trainables.jobs.views.embedded_split import VIEWS, EmbeddedSplit, TrialModel
-from trainables.jobs.views.pictures import _compute_cam
+from trainables.jobs.views.single_images import _compute_cam
 from trainables.words.errors import ConfigError
 
 CLOSE = 1e-5  # float32 embeddings
@@ -44,7 +44,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 @pytest.fixture(scope="module")
 def model(trial: Path, shared_cache: Path) -> TrialModel:
-    return TrialModel(trial, "cpu", shared_cache)
+    return TrialModel(trial, Runtime("cpu", cache_dir=shared_cache))
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     bad = View("spectrum-2", "spectrum", {"split": "nothing"})
     (tmp_path / "empty").mkdir()
     trials = (TrialViews(trial, (good, bad)), TrialViews(tmp_path / "empty", (good,)))
-    request = ViewsRequest(trials, "cpu", 1, shared_cache)
+    request = ViewsRequest(trials, Runtime("cpu", 1, shared_cache))
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.views"],
         input=json.dumps(request.to_dict()),

@@ -11,13 +11,14 @@ from tests.trainables import core_trials
 from tests.trainables.data import trees
 from trainables.backbones.backbone import build_frozen_backbone
 from trainables.config.network import BackboneConfig
-from trainables.core.export import Model, load_model
-from trainables.core.model_evaluation import (
+from trainables.core.runtime import Runtime
+from trainables.core.trained_model import (
+    Model,
     build_backbone_model,
     build_data_config,
     evaluate_model,
+    load_model,
 )
-from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.augment import cut_eval_images
 from trainables.data.dataset import load_dataset

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainables.core.components import Code, prepare_folder
+from trainables.core.components import Code
 from trainables.core.runtime import CHECKPOINTS, SOURCE
+from trainables.jobs.job import prepare_folder
 from trainables.words.files import write_json
 
 TODAY = Code({"core": "new"}, {"core": "1"}, {"core": ("new",)})
