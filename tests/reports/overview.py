@@ -4,7 +4,7 @@
 
 The YAML file lists tables of sweeps:
 
-    picture: search_spaces/overview.svg
+    picture: docs/pictures/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
