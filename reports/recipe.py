@@ -6,9 +6,9 @@ with the rest of the YAML (`extra="forbid"`), writes it into the sweep's `sweep.
 that a plan stays quick.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -225,47 +225,69 @@ class Drawing(RecipePart):
     caption: str = ""
 
 
-class Heatmap(Drawing):
+class FigureOptions(RecipePart):
+    """Base of the options of a kind of figure.
+
+    shown_as: kind of table that its studies must have (`search`, `effects`, `promoted`); empty for
+        any study.
+    several: whether one figure can show several studies.
+    """
+
+    shown_as: ClassVar[str] = ""
+    several: ClassVar[bool] = False
+
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        """Return option → the names in it, each of a factor that the study must vary."""
+        return {}
+
+
+class HeatmapOptions(FigureOptions):
     """A metric over two coordinates of a grid study, averaged over seeds.
 
-    study: name of the study.
     digits: decimals of percentages.
     x, y: coordinates of the study (`method.alpha`). Each level is one column or row, ascending and
         evenly spaced, so that a logarithmic grid looks logarithmic.
     """
 
-    study: str
+    shown_as = "heatmap"
     x: str
     y: str
     digits: int = Field(2, ge=0, le=6)
 
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        return {"x": (self.x,), "y": (self.y,)}
 
-class Curves(Drawing):
+
+class CurvesOptions(FigureOptions):
     """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
 
-    studies: names of studies.
     cells: names of the cells shown. Default: all; of a search, the best `top`.
     top: number of cells of a search.
     """
 
-    studies: tuple[str, ...] = Field(min_length=1)
+    several = True
     cells: tuple[str, ...] = ()
     top: int = Field(8, ge=1, le=20)
 
 
-class FactorCurves(Drawing):
+class FactorCurvesOptions(FigureOptions):
     """A metric against one factor: the mean over seeds at each level, with its 95 % t interval.
 
-    studies: names of studies that list their cells; cells that do not vary `x` are left out. Each
-        combination of the other coordinates' levels has its own line; a combination with one level
-        of `x` is left out if others have more.
+    The studies list their cells; cells that do not vary `x` are left out. Each combination of the
+    other coordinates' levels has its own line; a combination with one level of `x` is left out if
+    others have more.
+
     x: the factor, e.g. `method.gamma`.
     at: levels of other coordinates; only cells with them are shown, `{method.beta: 0.1}`.
     """
 
-    studies: tuple[str, ...] = Field(min_length=1)
+    shown_as = "effects"
+    several = True
     x: str
     at: dict[str, Level] = Field({})
+
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        return {"x": (self.x,), "at": tuple(self.at)}
 
 
 class Figure(Drawing):
@@ -303,6 +325,33 @@ class Figure(Drawing):
         return self
 
 
+class Heatmap(Drawing, HeatmapOptions):
+    """Short form of a figure of the kind `heatmap`.
+
+    study: name of the study.
+    """
+
+    study: str
+
+
+class Curves(Drawing, CurvesOptions):
+    """Short form of a figure of the kind `curves`.
+
+    studies: names of studies.
+    """
+
+    studies: tuple[str, ...] = Field(min_length=1)
+
+
+class FactorCurves(Drawing, FactorCurvesOptions):
+    """Short form of a figure of the kind `factor_curves`.
+
+    studies: names of studies.
+    """
+
+    studies: tuple[str, ...] = Field(min_length=1)
+
+
 Part = Table | Heatmap | Curves | FactorCurves | Figure
 SECTIONS = ("tables", "heatmaps", "curves", "factor_curves", "figures")
 
@@ -310,6 +359,13 @@ SECTIONS = ("tables", "heatmaps", "curves", "factor_curves", "figures")
 def list_part_studies(part: Part) -> tuple[str, ...]:
     """Return the studies that a part of a recipe names."""
     return (part.study,) if isinstance(part, Table | Heatmap) else part.studies
+
+
+def expand_short_form(part: Heatmap | Curves | FactorCurves, kind: str) -> Figure:
+    """Return the figure that a short form stands for."""
+    fields = part.model_dump(exclude={"study", "studies"})
+    drawing = {name: fields.pop(name) for name in Drawing.model_fields}
+    return Figure(kind=kind, studies=list_part_studies(part), options=fields, **drawing)
 
 
 class Recipe(RecipePart):
@@ -363,6 +419,26 @@ class Recipe(RecipePart):
                 f"tables' metrics: {', '.join(sorted(names)) or 'none'}."
             )
         return self
+
+    def list_figures(self) -> list[tuple[str, Figure]]:
+        """Return (path in the spec, figure) of each figure, in the order of the report.
+
+        Short forms are figures of their kind, and each search has its history.
+        """
+        figures = [
+            (f"report.{section}.{i}", expand_short_form(part, kind))
+            for section, kind in {"heatmaps": "heatmap", "factor_curves": "factor_curves"}.items()
+            for i, part in enumerate(getattr(self, section))
+        ]
+        for i, table in enumerate(self.tables):
+            if table.kind == "search":
+                title = f"{table.title or table.study}: history"
+                shown = {"metric": table.metrics[0], "options": {"digits": table.digits}}
+                figure = Figure(kind="history", studies=(table.study,), title=title, **shown)
+                figures.append((f"report.tables.{i}", figure))
+        for i, part in enumerate(self.curves):
+            figures.append((f"report.curves.{i}", expand_short_form(part, "curves")))
+        return figures + [(f"report.figures.{i}", each) for i, each in enumerate(self.figures)]
 
     def map_studies_to_paths(self) -> dict[str, str]:
         """Return study → the path in the spec that names it first: `report.tables.0.study`."""

@@ -11,9 +11,13 @@ entry point of `ablate.backends`. `ablate run --backend NAME` uses it:
         def receive_events(self): ...       # yield (trial, events) as they arrive
         def stop(self): ...                 # end all jobs
 
-The driver claims each job in the ledger before `start`, and records its events. A backend keeps no
-state that must survive it: a claim of a driver that is gone is free, and a trial resumes from its
-checkpoints.
+`LockedJob(job, self.settings.runner, clean=…)` runs a job in its trial's folder, in any process
+that sees the folder (`ablate/backends/this_process.py` is the shortest example). The driver claims
+each job in the ledger before `start`, and records its events. A backend keeps no state that must
+survive it: a claim of a driver that is gone is free, and a trial resumes from its checkpoints.
+
+Two ways of running trials claim nothing and are no subclasses, because their jobs outlive the
+command: a file of trials (`batch_file`), and tasks of Slurm or of this machine (`slurm`).
 """
 
 from abc import ABC, abstractmethod

@@ -440,9 +440,11 @@ class _Checker:
     def check_report(self) -> None:
         """Check that trials record the metrics that tables, figures and training curves show."""
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
+        figures = self.spec.report.list_figures()
+        curves = {f"{field}.metric" for field, figure in figures if figure.kind == "curves"}
         for field, metric, name in report_metrics(self.spec.report):
             split, last = MetricName.parse(metric)
-            is_curve = field.startswith("report.curves") and last in each_epoch
+            is_curve = field in curves and last in each_epoch
             points = self.spec.studies[name].list_representatives()
             for point in points if is_curve and split == "train" else ():
                 merged = self.plan.build_layers(name, point, ()).merged

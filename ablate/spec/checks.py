@@ -138,18 +138,18 @@ def list_splits_read(study: StudyBase, objective: str) -> list[str]:
 
 # ------------------------------------------------------------------ report
 
+# kind of table that the studies of a figure must have → what such studies are
+WANTED = {HEATMAP: "a grid study", "effects": "a study that lists its levels"}
+
 
 def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     """Yield (path in the spec, metric, name of the study) for each table and figure of a report."""
     for i, table in enumerate(recipe.tables):
         for j, metric in enumerate(table.metrics):
             yield f"report.tables.{i}.metrics.{j}", metric, table.study
-    for i, heatmap in enumerate(recipe.heatmaps):
-        yield f"report.heatmaps.{i}.metric", heatmap.metric, heatmap.study
-    for kind in ("curves", "factor_curves", "figures"):
-        for i, part in enumerate(getattr(recipe, kind)):
-            for study in part.studies:
-                yield f"report.{kind}.{i}.metric", part.metric, study
+    for field, figure in recipe.list_figures():
+        for study in figure.studies:
+            yield f"{field}.metric", figure.metric, study
 
 
 def check_recipe(recipe: Recipe, studies: Mapping[str, StudyBase], objective: str) -> None:
@@ -186,25 +186,12 @@ def check_recipe(recipe: Recipe, studies: Mapping[str, StudyBase], objective: st
             _check_gains(f"report.tables.{i}.gains", table, study)
         _check_baseline(f"report.tables.{i}.baseline", table, study)
     # figures
-    for i, heatmap in enumerate(recipe.heatmaps):
-        field, study = f"report.heatmaps.{i}", studies[heatmap.study]
-        if HEATMAP not in study.tables:
-            _refuse_design(f"{field}.study", heatmap.study, study, "a grid study", "report.tables")
-        check_known(f"{field}.x", [heatmap.x], study.paths)
-        check_known(f"{field}.y", [heatmap.y], [p for p in study.paths if p != heatmap.x])
-    for i, figure in enumerate(recipe.figures):
+    for field, figure in recipe.list_figures():
         for j, name in enumerate(figure.studies):
             if find_figure_options(figure.kind) is not None:
-                _check_figure(f"report.figures.{i}", f"studies.{j}", figure, name, studies[name])
-    for i, part in enumerate(recipe.factor_curves):
-        for j, name in enumerate(part.studies):
-            field, study = f"report.factor_curves.{i}", studies[name]
-            if not study.is_fixed:
-                wanted = "a study that lists its levels"
-                _refuse_design(f"{field}.studies.{j}", name, study, wanted, "report.tables")
-            levels = _list_factor_levels(study)
-            check_known(f"{field}.x", [part.x], levels)
-            check_known(f"{field}.at", part.at, [factor for factor in levels if factor != part.x])
+                is_one = field.startswith(("report.heatmaps", "report.tables"))
+                at = f"{field}.study" if is_one else f"{field}.studies.{j}"
+                _check_figure(field, at, figure, name, studies[name])
 
 
 def _check_matrix(field: str, matrix: str, study: StudyBase) -> None:
@@ -274,13 +261,13 @@ def _check_gains(field: str, table: Table, study: StudyBase) -> None:
 
 def _check_reported(recipe: Recipe, studies: Mapping[str, StudyBase], objective: str) -> None:
     """Check that studies evaluate the metrics and splits that the report shows."""
+    figures = recipe.list_figures()
     unchecked = {  # figures of other packages check their own metrics
-        f"report.figures.{i}.metric"
-        for i, figure in enumerate(recipe.figures)
-        if find_figure_options(figure.kind) is None
+        f"{field}.metric" for field, each in figures if find_figure_options(each.kind) is None
     }
+    curves = {f"{field}.metric" for field, figure in figures if figure.kind == "curves"}
     for field, metric, name in report_metrics(recipe):
-        if not field.startswith("report.curves"):  # `_check_curves` checks curves
+        if field not in curves:  # `_check_curves` checks curves
             _check_metric(field, metric, name, studies[name])
             splits = list_splits_read(studies[name], objective)
             split = MetricName.parse(metric).split
@@ -296,21 +283,24 @@ def _check_reported(recipe: Recipe, studies: Mapping[str, StudyBase], objective:
 def _check_figure(field: str, at: str, figure: Figure, name: str, study: StudyBase) -> None:
     """Check that a figure can show a study, and that the study varies the factors of the figure.
 
-    `field` is the path of the figure in the spec, `at` that of the study's name below it.
+    `field` is the path of the figure in the spec, `at` that of the study's name.
     """
     # the study's design
     kind = find_figure_options(figure.kind)
     assert kind is not None
     options = kind.model_validate(figure.options)
-    where, instead = f"{field}.{at}", "other figures or report.tables"
+    instead = "other figures or report.tables"
     if options.shown_as and options.shown_as not in study.tables:
-        wanted = f"a study with a table of the kind {options.shown_as!r}"
-        _refuse_design(where, name, study, wanted, instead)
+        wanted = WANTED.get(options.shown_as)
+        wanted = wanted or f"a study with a table of the kind {options.shown_as!r}"
+        _refuse_design(at, name, study, wanted, instead)
     # factors and cells that the options name
     levels = _list_factor_levels(study)
+    choices = list(levels if study.is_fixed else study.paths)
+    prefix = f"{field}.options" if field.startswith("report.figures") else field
     for option, factors in options.factors().items():
-        choices = levels if study.is_fixed else study.paths
-        check_known(f"{field}.options.{option}", factors, choices)
+        check_known(f"{prefix}.{option}", factors, choices)
+        choices = [factor for factor in choices if factor not in factors]
     if isinstance(options, ModelOptions) and options.cells:
         if not study.is_fixed:
             raise ConfigError(
@@ -323,12 +313,12 @@ def _check_figure(field: str, at: str, figure: Figure, name: str, study: StudyBa
     # number of factors and levels
     varied = {factor: values for factor, values in levels.items() if len(values) > 1}
     if figure.kind == "interactions" and len(varied) < 2:
-        _refuse_design(where, name, study, "a study that varies two factors or more", instead)
+        _refuse_design(at, name, study, "a study that varies two factors or more", instead)
     has_two_levels = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
     is_complete = has_two_levels and len(study.all_points) == 2 ** len(varied)
     if figure.kind == "shapley" and not is_complete:
         wanted = "a study of every combination of factors with two levels each"
-        _refuse_design(where, name, study, wanted, instead)
+        _refuse_design(at, name, study, wanted, instead)
 
 
 def _refuse_design(field: str, name: str, study: StudyBase, wanted: str, instead: str) -> None:
@@ -355,7 +345,8 @@ def _check_curves(recipe: Recipe) -> None:
     Trials log a few metrics of their task (of training classes with `selection.train_curve`), what
     their method measures, `train/loss`, the terms of the loss (`term/…`) and `observed/…`.
     """
-    if not recipe.curves:
+    curves = [(field, each) for field, each in recipe.list_figures() if each.kind == "curves"]
+    if not curves:
         return
     from trainables.evaluation.tasks import TASKS
 
@@ -363,17 +354,17 @@ def _check_curves(recipe: Recipe) -> None:
     metrics = [
         str(MetricName(split, measure)) for split in (*COMPARED, "train") for measure in of_tasks
     ]
-    for i, curves in enumerate(recipe.curves):
-        split, last = MetricName.parse(curves.metric)
+    for field, figure in curves:
+        split, last = MetricName.parse(figure.metric)
         if split in COMPARED:
             is_logged = last in _list_measures()
         else:  # train/loss, or any name below term/, observed/ or another prefix
             is_logged = last == "loss" if split == "train" else bool(last)
-        if curves.metric not in metrics and not is_logged:
+        if figure.metric not in metrics and not is_logged:
             raise ConfigError(
-                f"report.curves.{i}.metric",
+                f"{field}.metric",
                 *describe_unknown_metric(
-                    curves.metric, metrics, ", train/loss, term/… and observed/…"
+                    figure.metric, metrics, ", train/loss, term/… and observed/…"
                 ),
             )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import reports.figures.figure as plot
 from reports.frame import Frame
-from reports.recipe import Figure
+from reports.recipe import Figure, FigureOptions
 from reports.stats.describe import summarize
 from reports.tables import labels
 from reports.tables.cells import describe_metric, find_sign, find_unit, group_by_cell
@@ -20,7 +20,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LOG_RATIO = 10.0  # of the largest to the smallest cost, from which the axis is logarithmic
 
 
-class CostOptions(plot.FigureOptions):
+class CostOptions(FigureOptions):
     """Options of `cost`.
 
     cost: the cost of a trial: seconds of training, epochs or steps.

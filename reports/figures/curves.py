@@ -6,14 +6,14 @@ import numpy as np
 
 import reports.figures.figure as plot
 from reports.frame import DataFrame, Frame
-from reports.recipe import Curves
+from reports.recipe import CurvesOptions, Figure
 from reports.tables import labels
 from reports.tables.cells import find_sign, find_unit, summarize_cells
 from trainables.words.metrics import display_scale, format_metric_label
 
 
-@plot.use_report_style()
-def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
+@plot.figure(CurvesOptions)
+def curves(frame: Frame, recipe: Figure, options: CurvesOptions) -> plot.DrawnFigure:
     """Draw a line per cell: the mean over seeds or splits at each epoch, with a band of ± one sd.
 
     A cell's line has only the epochs that all its finished runs reported.
@@ -22,7 +22,9 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
 
     metric, scale = recipe.metric, display_scale(recipe.metric)
     metric_label = format_metric_label(metric)
-    parts = [part for study in recipe.studies for part in _select_cells(frame, recipe, study)]
+    parts = [
+        part for study in recipe.studies for part in _select_cells(frame, recipe, options, study)
+    ]
     units = plot.name_units(cells for _, cells in parts) or "seeds"
     title = labels.replace_greek_names(recipe.title) or metric_label
     drawing, axes = plot.create_single_panel(title)
@@ -54,8 +56,7 @@ def draw_learning_curves(frame: Frame, recipe: Curves) -> plot.DrawnFigure:
     band = f"; band: ± one sd over {units}" if max(counts, default=0) > 1 else ""
     caption = f"{metric_label} after each epoch: mean, {plot.format_counts(counts, units)}{band}."
     cells = pd.concat([frame.cells.iloc[:0], *(cells for _, cells in parts)])
-    key = f"curves_{'_'.join(recipe.studies)}_{metric}"
-    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
 def _load_values(frame: Frame, metric: str, cells: DataFrame) -> DataFrame:
@@ -72,15 +73,17 @@ def _load_values(frame: Frame, metric: str, cells: DataFrame) -> DataFrame:
     return points.pivot_table("value", "epoch", unit)
 
 
-def _select_cells(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, DataFrame]]:
+def _select_cells(
+    frame: Frame, recipe: Figure, options: CurvesOptions, study: str
+) -> list[tuple[str, DataFrame]]:
     """Return (label, rows) of each cell to show: of a search, only the `top` best cells."""
     cells = frame.select_study(study)
-    names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
+    names = [c for c in dict.fromkeys(cells["cell"]) if not options.cells or c in options.cells]
     if frame.get_design(study) == "search":
         sign = find_sign(frame, study, recipe.metric)
         means = summarize_cells(cells, recipe.metric)
         finished = [name for name in names if name in means]
-        names = sorted(finished, key=lambda name: -sign * means[name].mean)[: recipe.top]
+        names = sorted(finished, key=lambda name: -sign * means[name].mean)[: options.top]
     prefix = f"{study}: " if len(recipe.studies) > 1 else ""
     lines = []
     for name in names:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 import reports.figures.figure as plot
 from reports.frame import DataFrame, Frame
-from reports.recipe import FactorCurves, Figure, to_level_name
+from reports.recipe import FactorCurvesOptions, Figure, FigureOptions, to_level_name
 from reports.stats.describe import summarize, t_interval
 from reports.stats.factorial import Effect
 from reports.tables import labels
@@ -43,18 +43,18 @@ class Line:
     n: tuple[int, ...]
 
 
-@plot.use_report_style()
-def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
-    """Draw a metric over the factor `recipe.x`, a line per combination of the other levels."""
+@plot.figure(FactorCurvesOptions)
+def factor_curves(frame: Frame, recipe: Figure, options: FactorCurvesOptions) -> plot.DrawnFigure:
+    """Draw a metric over the factor `options.x`, a line per combination of the other levels."""
     import pandas as pd
 
-    metric, factor = recipe.metric, labels.format_coordinate(recipe.x)
+    metric, factor = recipe.metric, labels.format_coordinate(options.x)
     metric_label = format_metric_label(metric)
-    cells = [_select_factor_cells(frame, study, recipe) for study in recipe.studies]
+    cells = [_select_factor_cells(frame, study, options) for study in recipe.studies]
     prefixes = recipe.studies if len(cells) > 1 else [""]
     lines: list[Line] = []
     for rows, prefix in zip(cells, prefixes, strict=True):
-        lines += collect_lines(rows, recipe, prefix)
+        lines += collect_lines(rows, options, metric, prefix)
     title = labels.replace_greek_names(recipe.title) or f"{metric_label} against {factor}"
     drawing, axes = plot.create_single_panel(title)
     # the axis of the factor
@@ -100,38 +100,40 @@ def draw_factor_curves(frame: Frame, recipe: FactorCurves) -> plot.DrawnFigure:
     if max(counts, default=0) <= 1:
         bars_text = ""
     held = ", ".join(
-        f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in recipe.at.items()
+        f"{labels.format_coordinate(k)} = {labels.format_level(v)}" for k, v in options.at.items()
     )
     caption = (
         f"{metric_label}, {find_protocol(frame)}: mean{bars_text}, "
         f"{plot.format_counts(counts, units)} for each level of "
         f"{factor}{f', at {held}' if held else ''}."
     )
-    key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
+    key = f"factor_{'_'.join(recipe.studies)}_{options.x}_{metric}"
     rows = pd.concat(cells)
     return plot.build_figure(recipe, rows, drawing, spots, title=title, caption=caption, key=key)
 
 
-def _select_factor_cells(frame: Frame, study: str, recipe: FactorCurves) -> DataFrame:
-    """Return a study's cells that have the factor `recipe.x` and all levels in `recipe.at`."""
+def _select_factor_cells(frame: Frame, study: str, options: FactorCurvesOptions) -> DataFrame:
+    """Return a study's cells that have the factor `options.x` and all levels in `options.at`."""
     import pandas as pd
 
     cells = frame.select_combinations(study)
     cells = cells.assign(coords=pd.Series(complete_coordinates(frame, cells), index=cells.index))
-    held = {(name, labels.format_level(value)) for name, value in recipe.at.items()}
+    held = {(name, labels.format_level(value)) for name, value in options.at.items()}
     levels = [{*_list_level_names(coords)} for coords in cells["coords"]]  # {(factor, level)}
-    return cells[[recipe.x in dict(pairs) and held <= pairs for pairs in levels]]
+    return cells[[options.x in dict(pairs) and held <= pairs for pairs in levels]]
 
 
-def collect_lines(cells: DataFrame, recipe: FactorCurves, prefix: str = "") -> list[Line]:
-    """Return a line over `recipe.x` for each combination of the other coordinates' levels.
+def collect_lines(
+    cells: DataFrame, options: FactorCurvesOptions, metric: str, prefix: str = ""
+) -> list[Line]:
+    """Return a line over `options.x` for each combination of the other coordinates' levels.
 
     If some combination has several levels of x, combinations with a single level are left out: in
     a one-factor study, they are cells that vary another factor.
     """
-    x = [_to_axis_value(coords[recipe.x]) for coords in cells["coords"]]
+    x = [_to_axis_value(coords[options.x]) for coords in cells["coords"]]
     names = [_list_level_names(coords) for coords in cells["coords"]]
-    others = [tuple(item for item in levels if item[0] != recipe.x) for levels in names]
+    others = [tuple(item for item in levels if item[0] != options.x) for levels in names]
     cells = cells.assign(x=x)
     groups = {key: cells[[other == key for other in others]] for key in dict.fromkeys(others)}
     if any(rows["x"].nunique() > 1 for rows in groups.values()):
@@ -141,7 +143,7 @@ def collect_lines(cells: DataFrame, recipe: FactorCurves, prefix: str = "") -> l
     lines = []
     for key, rows in groups.items():
         levels = ", ".join(f"{labels.format_coordinate(k)} = {v}" for k, v in key if k in varied)
-        lines.append(_build_line(rows, recipe.metric, ": ".join(filter(None, [prefix, levels]))))
+        lines.append(_build_line(rows, metric, ": ".join(filter(None, [prefix, levels]))))
     return [line for line in lines if line.x]
 
 
@@ -190,7 +192,7 @@ def choose_axis_scale(levels: list[Any]) -> str:
 Mean = tuple[float, float, float, int]  # mean, ends of its 95 % t interval (NaN for one seed), n
 
 
-class InteractionOptions(plot.FigureOptions):
+class InteractionOptions(FigureOptions):
     """Options of `interactions`.
 
     among: factors whose pairs are drawn; default: all that vary.
@@ -335,7 +337,7 @@ def _format_effect(effect: Effect | None, metric: str) -> str:
     return f"\nrange {spread}{unit}"
 
 
-class ShapleyOptions(plot.FigureOptions):
+class ShapleyOptions(FigureOptions):
     """Options of `shapley`, bars of the attribution in a table of effects."""
 
     shown_as = "effects"

@@ -13,14 +13,14 @@ Matplotlib is imported when something is drawn, so that a plan, which checks opt
 import math
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from reports.frame import DataFrame, Frame
-from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, list_part_studies
+from reports.recipe import Figure, FigureOptions
 from reports.tables.cells import find_unit, run_ids
 from reports.tables.labels import replace_greek_names, to_slug
 
@@ -131,22 +131,6 @@ class DrawnFigure:
         return paths
 
 
-class FigureOptions(RecipePart):
-    """Base of the options of a kind of figure.
-
-    shown_as: kind of table that its studies must have (`search`, `effects`, `promoted`); empty for
-        any study.
-    several: whether one figure can show several studies.
-    """
-
-    shown_as: ClassVar[str] = ""
-    several: ClassVar[bool] = False
-
-    def factors(self) -> Mapping[str, tuple[str, ...]]:
-        """Return option → the names in it, each of a factor that the study must vary."""
-        return {}
-
-
 @dataclass(frozen=True)
 class FigureKind:
     """A kind of figure: its options, and the function that draws it."""
@@ -169,7 +153,7 @@ def figure(
 
 
 def build_figure(
-    recipe: Figure | Curves | FactorCurves | Heatmap,
+    recipe: Figure,
     cells: DataFrame,
     drawing: Canvas,
     spots: Iterable[Tooltip] = (),
@@ -180,13 +164,13 @@ def build_figure(
 ) -> DrawnFigure:
     """Return a drawing with title, caption, run ids and tooltips as a figure.
 
-    caption: text after the recipe's own caption. key: name of the files; may be empty for `Figure`.
+    caption: text after the recipe's own caption. key: name of the files; by default of the kind,
+        the studies and the metric.
     """
-    if isinstance(recipe, Figure):  # named by kind, studies and metric
-        key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
+    key = key or "_".join([recipe.kind, *recipe.studies, recipe.metric])
     text = " ".join(filter(None, (replace_greek_names(recipe.caption), caption)))
-    study = list_part_studies(recipe)[0]
-    return DrawnFigure(to_slug(key), study, title, text, drawing, run_ids(cells), tuple(spots))
+    slug, runs = to_slug(key), run_ids(cells)
+    return DrawnFigure(slug, recipe.studies[0], title, text, drawing, runs, tuple(spots))
 
 
 def create_canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:

@@ -11,7 +11,7 @@ import numpy as np
 
 import reports.figures.figure as plot
 from reports.frame import DataFrame, Frame
-from reports.recipe import Heatmap
+from reports.recipe import Figure, HeatmapOptions
 from reports.stats.describe import pooled_sd, summarize
 from reports.tables import labels
 from reports.tables.cells import find_protocol, group_by_cell, group_by_seed
@@ -34,7 +34,7 @@ class ColorScale:
     source: str = ""
 
 
-def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
+def compute_color_scale(frame: Frame, recipe: Figure) -> ColorScale:
     """Return the scale of a heatmap's colours: the range of its means, or six sds if that is wider.
 
     Means whose differences are as small as those between seeds then have nearly one colour. The sd
@@ -47,7 +47,7 @@ def compute_color_scale(frame: Frame, recipe: Heatmap) -> ColorScale:
         return [list(values.values()) for study in by_cell for values in study.values()]
 
     # the studies whose cells give the sd, and their name in a caption
-    studies, owner = [frame.select_study(recipe.study)], "its own"
+    studies, owner = [frame.select_study(recipe.studies[0])], "its own"
     groups = list_values(studies)
     factor = display_scale(recipe.metric)
     means = [result.mean * factor for values in groups if (result := summarize(values))]
@@ -68,18 +68,19 @@ def _collect_axis_levels(cells: DataFrame, axis: str) -> list[Any]:
     return plot.sort_levels(list(cells[axis].dropna())) if axis in cells else []
 
 
-@plot.use_report_style()
-def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
+@plot.figure(HeatmapOptions)
+def heatmap(frame: Frame, recipe: Figure, options: HeatmapOptions) -> plot.DrawnFigure:
     """Draw the mean over seeds at each pair of levels, with ± sd where there are several seeds.
 
     Cells without a result are hatched. Each level has the same width, so that a grid in powers of
     ten looks logarithmic.
     """
-    cells, metric, digits = frame.select_study(recipe.study), recipe.metric, recipe.digits
-    xs, ys = _collect_axis_levels(cells, recipe.x), _collect_axis_levels(cells, recipe.y)
-    x_name, y_name = map(labels.format_coordinate, (recipe.x, recipe.y))
+    study, metric, digits = recipe.studies[0], recipe.metric, options.digits
+    cells = frame.select_study(study)
+    xs, ys = _collect_axis_levels(cells, options.x), _collect_axis_levels(cells, options.y)
+    x_name, y_name = map(labels.format_coordinate, (options.x, options.y))
     metric_label, factor = format_metric_label(metric), display_scale(metric)
-    title = labels.replace_greek_names(recipe.title or recipe.study)
+    title = labels.replace_greek_names(recipe.title or study)
     drawing, axes = plot.create_single_panel(title)
     width = max(plot.WIDTH, 2.0 + 0.72 * len(xs))
     drawing.set_size_inches(width, 1.5 + 0.62 * max(1, len(ys)))
@@ -88,7 +89,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
     texts: dict[tuple[int, int], str] = {}
     counts, spots = [], []
     for i, j in np.ndindex(means.shape):
-        rows = cells[(cells[recipe.x] == xs[j]) & (cells[recipe.y] == ys[i])]
+        rows = cells[(cells[options.x] == xs[j]) & (cells[options.y] == ys[i])]
         if cell := summarize(list(group_by_seed(rows, metric).values())):
             counts.append(cell.n)
             means[i, j] = mean = cell.mean * factor
@@ -98,8 +99,8 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
             texts[i, j] = str(rows["status"].iloc[0])  # why there is no mean
         if text := texts.get((i, j), "").replace("\n", " "):
             at = f"{x_name} = {labels.format_level(xs[j])}, {y_name} = {labels.format_level(ys[i])}"
-            study, name = rows[["study", "cell"]].iloc[0]
-            spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}", (study, name)))
+            runs = rows["study"].iloc[0], rows["cell"].iloc[0]
+            spots.append(plot.Tooltip(axes, j, i, f"{at}: {text}", runs))
     scale = compute_color_scale(frame, recipe)
     _draw_squares(axes, means, texts, scale).set_label(metric_label)
     # axes and caption
@@ -120,8 +121,7 @@ def draw_heatmap(frame: Frame, recipe: Heatmap) -> plot.DrawnFigure:
             f", at least {SPAN:g} sds wide; one sd is "
             f"{labels.format_number(scale.sd, digits)}, pooled over {scale.source}."
         )
-    key = f"heatmap_{recipe.study}_{metric}"
-    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
 def _draw_squares(

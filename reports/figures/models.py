@@ -19,7 +19,7 @@ from pydantic import Field
 import reports.figures.figure as plot
 from reports.frame import OTHER, Frame
 from reports.kinds import find_figure_options
-from reports.recipe import Figure, Recipe
+from reports.recipe import Figure, FigureOptions, Recipe
 from reports.tables import labels
 from reports.tables.cells import find_protocol, find_sign, summarize_cells
 from trainables.words.metrics import format_metric_label
@@ -32,7 +32,7 @@ LETTERS = 0.42  # height of the letters below a picture, as a share of the cell'
 Pixels = np.ndarray[Any, Any]
 
 
-class ModelOptions(plot.FigureOptions):
+class ModelOptions(FigureOptions):
     """Options of figures of trained models, whose data are computed once, in the trials' folders.
 
     split: whose images are shown.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import reports.figures.figure as plot
 from reports.frame import DataFrame, Frame
-from reports.recipe import Figure
+from reports.recipe import Figure, FigureOptions
 from reports.stats.describe import NEMENYI, MeanRanks, rank_methods, spearman
 from reports.tables import labels
 from reports.tables.cells import NEUTRAL, describe_metric, find_protocol, find_sign, summarize_cells
@@ -20,7 +20,7 @@ from trainables.words.metrics import display_scale, format_metric_label
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
 
-class RanksOptions(plot.FigureOptions):
+class RanksOptions(FigureOptions):
     """Options of a critical-difference diagram.
 
     factor: the factor whose levels are ranked within each combination of the other coordinates.
@@ -138,7 +138,7 @@ def _draw_rank_diagram(levels: Sequence[str], ranking: MeanRanks | None, title: 
 ROW = 0.26  # inches
 
 
-class PromotionOptions(plot.FigureOptions):
+class PromotionOptions(FigureOptions):
     """Options of `promotions`: ranks in the source study against ranks after promotion."""
 
     shown_as = "promoted"

@@ -9,23 +9,34 @@ from pydantic import Field
 
 import reports.figures.figure as plot
 from reports.frame import Frame
-from reports.recipe import Figure, Table
+from reports.recipe import Figure, FigureOptions
 from reports.tables import labels
-from reports.tables.cells import collect_trials, describe_metric, find_sign, run_ids
+from reports.tables.cells import collect_trials, describe_metric, find_sign
 from reports.tables.search import find_search_space
 from trainables.words.metrics import display_scale, format_metric_label
 
 
-@plot.use_report_style()
-def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
+class HistoryOptions(FigureOptions):
+    """Options of `history`.
+
+    digits: decimals of percentages.
+    """
+
+    shown_as = "search"
+    digits: int = Field(2, ge=0, le=6)
+
+
+@plot.figure(HistoryOptions)
+def history(frame: Frame, recipe: Figure, options: HistoryOptions) -> plot.DrawnFigure:
     """Draw a search: a dot per trial (mean over seeds, ± one sd) and a line of the best so far.
 
     Trials without a result are crosses on the axis.
     """
-    cells, metric, digits = frame.select_study(recipe.study), recipe.metrics[0], recipe.digits
+    study, metric, digits = recipe.studies[0], recipe.metric, options.digits
+    cells = frame.select_study(study)
     trials, factor = collect_trials(cells, metric), display_scale(metric)
-    sign = find_sign(frame, recipe.study, metric)
-    title = f"{recipe.title or recipe.study}: history"
+    sign = find_sign(frame, study, metric)
+    title = labels.replace_greek_names(recipe.title) or f"{study}: history"
     numbers = [trial.number for trial in trials.trials]
     means = [trial.result.mean * factor for trial in trials.trials]
     sds = [(trial.result.sd or 0.0) * factor for trial in trials.trials]
@@ -65,12 +76,10 @@ def draw_search_history(frame: Frame, recipe: Table) -> plot.DrawnFigure:
         scatter = f" ± {labels.format_number(sd, digits)}" if sd else ""
         text = f"trial {number}: {labels.format_number(mean, digits)}{scatter}"
         spots.append(plot.Tooltip(axes, number, mean, text))
-    key = labels.to_slug(f"history_{recipe.study}_{metric}")
-    runs = run_ids(cells)
-    return plot.DrawnFigure(key, recipe.study, title, caption, drawing, runs, tuple(spots))
+    return plot.build_figure(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-class AxesOptions(plot.FigureOptions):
+class AxesOptions(FigureOptions):
     """Options of `slices`.
 
     axes: parameters of the search, in this order; default: all.

@@ -603,7 +603,7 @@ def find_baselines(
 
 
 def describe_neutral(cells: DataFrame, others: DataFrame) -> str:
-    """Say that a row's best configuration is neutral, or in how many of several searches it is.
+    """Say that tuning switched a row's method off, or in how many of several searches it did.
 
     Args:
         cells: the row's cells. others: those of its second row, in which the method is on.
@@ -611,7 +611,9 @@ def describe_neutral(cells: DataFrame, others: DataFrame) -> str:
     trials, on = (rows.groupby("study")["trial_id"].agg(set) for rows in (cells, others))
     number = sum(trials.get(study) != ids for study, ids in on.items())
     count = count_searches(cells)
-    return "best is neutral" + (f" in {number} of {count} searches" if number < count else "")
+    return "switched off by tuning" + (
+        f" in {number} of {count} searches" if number < count else ""
+    )
 
 
 def explain_rows(

@@ -14,7 +14,9 @@ from reports.tables.cells import (
     Levels,
     collect_factor_cells,
     collect_levels,
+    describe_failures,
     explain_measurement,
+    find_failures,
     find_level,
     find_resolution,
     find_sign,
@@ -82,6 +84,7 @@ def estimate_effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         notes += _explain_fit(fit, len(printed), metric, digits)
         if with_shapley:
             notes.append(explain_attribution(attribution, levels, metric, digits))
+    failed = describe_failures(int(find_failures(cells).sum()), len(cells))
     unit = ", points" if all(display_scale(metric) != 1 for metric in recipe.metrics) else ""
     interval = f"[{labels.format_confidence(find_level(frame, recipe.study))}]{unit}"
     headers = (
@@ -101,6 +104,7 @@ def estimate_effects(frame: Frame, recipe: Table, cells: DataFrame) -> Sheet:
         notes=(
             *explain_measurement(frame, recipe, cells),
             *dict.fromkeys(notes),
+            *([f"Failed runs: {failed}. Effects are estimated without them."] if failed else []),
             *(f"Without a result: {gap}." for gap in list_missing_seeds(cells)),
         ),
     )

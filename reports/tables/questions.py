@@ -8,7 +8,10 @@ from reports.frame import OTHER
 from reports.tables.labels import format_confidence, format_with_interval
 from reports.tables.verdict import CALLS, TOTAL, Verdict
 
-SWITCHED_OFF = re.compile(r" \(best is neutral( in \d+ of \d+ searches)?\)$")  # end of a label
+# end of a label; verdicts of earlier versions have other words
+SWITCHED_OFF = re.compile(
+    r" \((?:switched off by tuning|best is neutral)( in \d+ of \d+ searches)?\)$"
+)
 # the answers to whether a method beats its baseline, and to which of several do
 REPLIES = {"better": "yes", "open": "undecided", "no result": "no result"}
 TAGS = {"open": "undecided", "same": "no effect"}

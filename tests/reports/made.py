@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from reports.figures.figure import FigureKind
+from reports.figures.figure import DrawnFigure, FigureKind
 from reports.frame import TRIAL_KEYS, Frame, Parent
 from reports.kinds import FIGURES
+from reports.recipe import Recipe
 
 METRIC = "val/map_at_r"
 
@@ -94,3 +95,9 @@ def drawer(kind: str) -> FigureKind:
     figure = FIGURES[kind]
     assert isinstance(figure, FigureKind)
     return figure
+
+
+def draw_part(found: Frame, **report: Any) -> DrawnFigure:
+    """Draw the only figure of a report, which may be a short form: `curves=[…]`."""
+    ((_, figure),) = Recipe.model_validate(report).list_figures()
+    return drawer(figure.kind)(found, figure)

@@ -15,12 +15,12 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from reports.compile import Report, compile_report
-from reports.figures import heatmap
 from reports.frame import load_frame
 from reports.recipe import Heatmap, Table
 from reports.store import open_client
 from reports.tables.build import build_table
 from tests.reports.conftest import REPORT
+from tests.reports.made import draw_part
 from trainables.words.errors import ReportError
 
 
@@ -104,8 +104,8 @@ def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any)
 
 
 def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
-    drawn = heatmap.draw_heatmap(
-        report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha")
+    drawn = draw_part(
+        report.frame, heatmaps=[Heatmap(study="grid", x="method.gamma", y="method.alpha")]
     )
     axes = drawn.figure.axes[0]
     image = np.asarray(axes.images[0].get_array())
@@ -119,9 +119,9 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
     assert "n = 1–2 seeds" in drawn.caption
     by_cell = {text.get_position(): text.get_text() for text in axes.texts}
     assert by_cell[0, 0].count("±") == 1 and "±" not in by_cell[2, 2]
-    empty = heatmap.draw_heatmap(
-        report.frame, Heatmap(study="tune", x="optimizer.lr", y="method.alpha")
-    ).figure.axes[0]  # a diagonal: most pairs never ran, one failed
+    empty = draw_part(
+        report.frame, heatmaps=[Heatmap(study="tune", x="optimizer.lr", y="method.alpha")]
+    ).figure.axes[0]
     hatched = [patch for patch in empty.patches if patch.get_hatch()]
     assert len(hatched) == 36 - 5
     assert [text.get_text() for text in empty.texts].count("failed") == 1

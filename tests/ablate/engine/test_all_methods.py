@@ -36,7 +36,9 @@ def test_it_runs_and_shows_every_pair_and_those_refused(tmp_path: Path) -> None:
     (report,) = tmp_path.glob("reports/all_methods_small-*/report.md")
     text = report.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith(("| typefaces", "| emoji"))]
-    named = {line.replace(" (best is neutral)", "") for line in rows if "not neutral" not in line}
+    named = {
+        line.replace(" (switched off by tuning)", "") for line in rows if "not neutral" not in line
+    }
     methods = {tuple(line.split(" | ")[:3]) for line in named}
     assert len(methods) == 2 * 3 * 6 + 2 * 3 * 3, "six methods, and three rows about mixing"
     assert text.count("| baseline |") >= 6, "each loss and data set has its own"

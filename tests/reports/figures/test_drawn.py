@@ -10,10 +10,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from reports.figures.figure import MAX_TOOLTIPS, TEXT, DrawnFigure, Tooltip, use_report_style
-from reports.figures.heatmap import draw_heatmap
-from reports.figures.search_trials import draw_search_history
 from reports.recipe import Figure, Heatmap, Table
-from tests.reports.made import METRIC, drawer, frame
+from tests.reports.made import METRIC, draw_part, drawer, frame
 
 SPACE = {"method.alpha": {"low": 1, "high": 4}, "method.beta": {"low": 1, "high": 2}}
 POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2, 3, 4) for b in (1, 2)]
@@ -27,8 +25,8 @@ def test_letters_have_one_size_and_marks_lie_within_their_pictures(tmp_path: Pat
     search = frame("search", POINTS, value, study={"space": SPACE})
     grid = frame("grid", POINTS, value)
     drawings = [
-        draw_search_history(search, Table(kind="search", study="s")),
-        draw_heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta")),
+        draw_part(search, tables=[Table(kind="search", study="s")]),
+        draw_part(grid, heatmaps=[Heatmap(study="s", x="method.alpha", y="method.beta")]),
     ]
     for found, kind in ((search, "slices"), (grid, "interactions")):
         drawings.append(drawer(kind)(found, Figure(kind=kind, studies=("s",), metric=METRIC)))

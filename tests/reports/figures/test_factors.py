@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from reports.figures.factors import collect_lines, draw_factor_curves
-from reports.figures.heatmap import SPAN, compute_color_scale, draw_heatmap
+from reports.figures.factors import collect_lines
+from reports.figures.heatmap import SPAN, compute_color_scale
 from reports.figures.ranks import collect_blocks
 from reports.frame import OTHER, Frame
-from reports.recipe import FactorCurves, Figure, Heatmap, Table
+from reports.recipe import (
+    FactorCurves,
+    FactorCurvesOptions,
+    Figure,
+    Heatmap,
+    Table,
+    expand_short_form,
+)
 from reports.stats.describe import pooled_sd, t_interval
 from reports.tables.build import build_table
 from reports.tables.labels import format_with_interval
-from tests.reports.made import METRIC, drawer, frame
+from tests.reports.made import METRIC, draw_part, drawer, frame
 
 NAMES = ("agnostic", "specific", "split")
 CELLS = [dict(zip(NAMES, at, strict=True)) for at in itertools.product(("off", "on"), repeat=3)]
@@ -114,7 +121,9 @@ def test_a_row_that_is_not_neutral_adds_no_second_value_to_a_level() -> None:
     widths = [bar.get_width() for bar in bars.figure.axes[0].patches]
     shares = [100 * rows[name]["shapley"] for name in ("loss", "method")]
     assert widths == pytest.approx(sorted(shares, reverse=True))
-    curves = draw_factor_curves(methods(), FactorCurves(studies=("s",), x="loss", metric=METRIC))
+    curves = draw_part(
+        methods(), factor_curves=[FactorCurves(studies=("s",), x="loss", metric=METRIC)]
+    )
     assert len(curves.figure.axes[0].containers) == 2, "a line for plain and one for ddml"
 
 
@@ -174,7 +183,7 @@ def curve(at: dict[str, Any], seed: int) -> float:
 
 
 def lines(found: Frame, x: str, **options: Any) -> Any:
-    return collect_lines(found.select_study("s"), FactorCurves(studies=("s",), x=x, **options))
+    return collect_lines(found.select_study("s"), FactorCurvesOptions(x=x, **options), METRIC)
 
 
 def test_a_level_s_mean_and_interval() -> None:
@@ -208,18 +217,21 @@ def test_each_level_of_the_other_factor_has_a_line() -> None:
 def test_curves_are_drawn_over_any_kind_of_axis() -> None:
     found = frame("grid", GRID, curve, seeds=2)
     recipe = FactorCurves(studies=("s",), x="method.gamma", at={"method.alpha": 0.01})
-    drawn = draw_factor_curves(found, recipe)
+    drawn = draw_part(found, factor_curves=[recipe])
     axes = drawn.figure.axes[0]
     assert len(axes.containers) == 1 and axes.get_legend() is None
     assert axes.get_xscale() == "log" and "α = 0.01" in drawn.caption
     words = frame("compare", [{"variant": v} for v in ("b", "a")], lambda at, s: 0.5, seeds=1)
-    axes = draw_factor_curves(words, FactorCurves(studies=("s",), x="variant")).figure.axes[0]
+    axes = draw_part(words, factor_curves=[FactorCurves(studies=("s",), x="variant")]).figure.axes[
+        0
+    ]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b"]
 
 
 # --- heatmaps: colours of their own, with the scatter of the seeds on the scale
 
 PART = Heatmap(study="s", x="method.alpha", y="method.beta", title="At gamma = 1")
+FIGURE = expand_short_form(PART, "heatmap")
 POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2)]
 
 
@@ -238,10 +250,13 @@ def test_pooled_sd_is_that_of_all_deviations_from_their_own_means() -> None:
 
 
 def test_noise_spans_a_small_part_of_the_colours_and_a_small_effect_all_of_them() -> None:
-    noise, effect = compute_color_scale(map_of(0.002), PART), compute_color_scale(map_of(0.3), PART)
+    noise, effect = (
+        compute_color_scale(map_of(0.002), FIGURE),
+        compute_color_scale(map_of(0.3), FIGURE),
+    )
     assert noise.sd == pytest.approx(1.0)
     assert noise.high - noise.low == pytest.approx(SPAN * 1.0)
     assert (noise.low + noise.high) / 2 == pytest.approx(50.1)
     assert (effect.low, effect.high) == pytest.approx((50.0, 80.0))
-    drawn = draw_heatmap(map_of(0.02, scatter=0.001), PART)
+    drawn = draw_part(map_of(0.02, scatter=0.001), heatmaps=[PART])
     assert drawn.figure.axes[0].images[0].get_clim() == pytest.approx((50.0, 52.0))

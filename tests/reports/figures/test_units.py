@@ -9,15 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reports.figures.curves import draw_learning_curves
-from reports.figures.factors import draw_factor_curves
 from reports.figures.figure import format_counts
-from reports.figures.heatmap import draw_heatmap
 from reports.frame import Frame
 from reports.pages.table_files import format_plain_latex
 from reports.recipe import Curves, FactorCurves, Figure, Heatmap, Table
 from reports.tables.build import build_table
-from tests.reports.made import METRIC, divide, drawer, frame
+from tests.reports.made import METRIC, divide, draw_part, drawer, frame
 
 POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2)]
 SEEDS, SPLITS = 6, 3  # two seeds for each split
@@ -37,12 +34,12 @@ def figure(kind: str, **options: Any) -> Callable[[Frame], Any]:
 
 
 DRAW: dict[str, Callable[[Frame], Any]] = {
-    "curves": lambda found: draw_learning_curves(found, Curves(studies=("s",))),
-    "factor_curves": lambda found: draw_factor_curves(
-        found, FactorCurves(studies=("s",), x="method.alpha")
+    "curves": lambda found: draw_part(found, curves=[Curves(studies=("s",))]),
+    "factor_curves": lambda found: draw_part(
+        found, factor_curves=[FactorCurves(studies=("s",), x="method.alpha")]
     ),
-    "heatmap": lambda found: draw_heatmap(
-        found, Heatmap(study="s", x="method.alpha", y="method.beta")
+    "heatmap": lambda found: draw_part(
+        found, heatmaps=[Heatmap(study="s", x="method.alpha", y="method.beta")]
     ),
     "interactions": figure("interactions"),
     "critical_difference": figure("critical_difference", factor="method.alpha"),
@@ -107,7 +104,7 @@ def test_a_square_is_the_mean_over_the_levels_of_other_factors() -> None:
     grid = frame(
         "grid", points, lambda at, seed: value(at, seed) + 0.03 * at["method.gamma"], seeds=3
     )
-    drawn = draw_heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta"))
+    drawn = draw_part(grid, heatmaps=[Heatmap(study="s", x="method.alpha", y="method.beta")])
     squares = np.asarray(drawn.figure.axes[0].images[0].get_array())
     for i, j in np.ndindex(2, 2):
         at = {"method.alpha": j + 1, "method.beta": i + 1}

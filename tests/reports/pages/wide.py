@@ -8,8 +8,6 @@ from typing import Any
 
 from reports.figures.figure import DrawnFigure
 from reports.figures.forest import draw_forest_plot
-from reports.figures.heatmap import draw_heatmap
-from reports.figures.search_trials import draw_search_history
 from reports.frame import Frame
 from reports.pages import html
 from reports.pages.verdict_text import VerdictSection
@@ -17,7 +15,7 @@ from reports.recipe import Heatmap, Table
 from reports.tables.build import build_table
 from reports.tables.model import AnyTable
 from reports.tables.verdict import judge_tables, summarize_verdicts
-from tests.reports.made import frame
+from tests.reports.made import draw_part, frame
 
 METRICS = ("val/map_at_r", "val/recall_at_1", "val/r_precision", "val/nmi", "val/recall_at_8")
 COMPARED = [
@@ -85,8 +83,9 @@ def tables() -> list[AnyTable]:
 def gridded() -> DrawnFigure:
     """A heatmap, which is narrower than other figures."""
     points = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2, 3)]
-    return draw_heatmap(
-        frame("grid", points, _value), Heatmap(study="s", x="method.alpha", y="method.beta")
+    return draw_part(
+        frame("grid", points, _value),
+        heatmaps=[Heatmap(study="s", x="method.alpha", y="method.beta")],
     )
 
 
@@ -98,7 +97,7 @@ def page(folder: Path) -> Path:
     assert drawn is not None
     plot = (drawn, drawn.save_files(folder)["svg"])
     more = [
-        draw_search_history(searched(), Table(kind="search", study="s", title="A search")),
+        draw_part(searched(), tables=[Table(kind="search", study="s", title="A search")]),
         gridded(),
     ]
     drawings = [plot, *((each, each.save_files(folder)["svg"]) for each in more)]

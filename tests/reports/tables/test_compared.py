@@ -59,12 +59,12 @@ def test_where_the_best_is_neutral_the_best_other_stands_beside_it(won: list[str
     made = compared(tuned(won), baseline="plain")
     expected = []
     for name, mean, other in (("plain", 0.501, 0), ("ddml", 0.511, 0.531), ("nir", 0.521, 0.541)):
-        expected.append((f"{name} (best is neutral)" if name in won else name, mean))
+        expected.append((f"{name} (switched off by tuning)" if name in won else name, mean))
         expected += [(name + OTHER, other)] if name in won else []
     summaries = [row.measured[METRIC].summary for row in made.rows]
     means = [round(each.mean, 3) for each in summaries if each]
     assert [(*row.labels, mean) for row, mean in zip(made.rows, means, strict=True)] == expected
-    notes = [note for note in made.notes if "best is neutral" in note]
+    notes = [note for note in made.notes if "switched off by tuning" in note]
     named = [note.partition(":")[0] for note in notes]  # rows of which the same holds share a note
     assert named == ([", ".join(won)] if won else []) and made.headers == ("variant",)
 
@@ -86,7 +86,7 @@ def test_what_is_said_of_a_method_stands_with_its_name(within: tuple[str, ...]) 
     recipe = Table(kind="compare", study="s", baseline=baseline, alone=True, **layout)
     *matrix, table = build_all(found, Recipe(tables=(recipe,)))
     assert isinstance(table, TableData)
-    methods = ["plain", "ddml (best is neutral)", f"ddml{OTHER}", "nir (rates from heads)"]
+    methods = ["plain", "ddml (switched off by tuning)", f"ddml{OTHER}", "nir (rates from heads)"]
     assert [row.labels for row in table.rows] == [("birds", method) for method in methods]
     if within:
         (sheet,) = matrix

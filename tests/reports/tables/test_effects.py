@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.figures.factors import draw_factor_curves
 from reports.frame import Frame
 from reports.pages import markup, table_files
 from reports.recipe import FactorCurves, Recipe, Table
@@ -25,7 +24,7 @@ from reports.stats.paired import (
 )
 from reports.tables.build import build_all, build_table
 from reports.tables.model import Sheet, TableData
-from tests.reports.made import METRIC, frame
+from tests.reports.made import METRIC, draw_part, frame
 
 ON_OFF = [
     dict(zip("ABC", levels, strict=True)) for levels in itertools.product(["on", "off"], repeat=3)
@@ -107,7 +106,7 @@ def one_factor(**options: Any) -> Any:
         "one_factor",
         coords,
         lambda c, s: 0.5 + 0.01 * math.log10(c.get("method.alpha", 1)) + 0.001 * noise(c, s),
-        params=lambda c: {"method.alpha": str(c.get("method.alpha", 1.0))},
+        params=lambda c: {"method.alpha": c.get("method.alpha", 1.0)},
         **options,
     )
 
@@ -115,7 +114,7 @@ def one_factor(**options: Any) -> Any:
 def test_one_factor_studies_take_the_centre_s_levels_from_its_runs() -> None:
     found = one_factor()
     recipe = FactorCurves(studies=("s",), x="method.alpha")
-    axes = draw_factor_curves(found, recipe).figure.axes[0]
+    axes = draw_part(found, factor_curves=[recipe]).figure.axes[0]
     assert len(axes.containers) == 1
     assert list(axes.containers[0].lines[0].get_xdata()) == [0.1, 1.0, 10]
     rows = rows_of(build_table(found, Table(kind="effects", study="s")))

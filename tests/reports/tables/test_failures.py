@@ -21,7 +21,7 @@ from reports.pages.verdict_text import (
     format_plain_verdict,
 )
 from reports.recipe import Recipe, Table
-from reports.tables.build import build_all
+from reports.tables.build import build_all, build_table
 from reports.tables.model import TableData
 from reports.tables.verdict import Verdict, judge_tables
 from tests.reports.made import METRIC, divide, frame
@@ -195,3 +195,12 @@ def test_components_with_failed_runs_have_no_chances(failed: str | None) -> None
     assert len(terms) == 3 and all(term.is_term for term in terms)
     assert {term.chances for term in terms} == {None}
     assert failed or {term.call for term in terms} == {"open"}
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_table_of_effects_says_how_many_runs_failed(lost: int) -> None:
+    coords = [{"a": a, "b": b} for a in ("off", "on") for b in ("off", "on")]
+    made = frame("components", coords, lambda _, seed: None if seed < lost else NOISE[seed])
+    effects = build_table(made, Table(kind="effects", study="s", metrics=(METRIC,)))
+    notes = [note for note in effects.notes if note.startswith("Failed runs")]
+    assert len(notes) == bool(lost) and all("8 of 12 runs failed" in note for note in notes)

@@ -127,10 +127,8 @@ def test_a_row_says_in_how_many_searches_it_is_neutral() -> None:
     ]
     studies = {study: {"design": "compare"} for study in ("s", "s_search2")}
     table, _ = judge(assemble(rows, studies, searches={"s": ["s_search2"]}))
-    assert table.rows[1].labels == ("ddml (best is neutral in 1 of 2 searches)",)
-    first = (
-        "ddml: best is neutral in 1 of 2 searches. In these searches no configuration was better"
-    )
+    assert table.rows[1].labels == ("ddml (switched off by tuning in 1 of 2 searches)",)
+    first = "ddml: switched off by tuning in 1 of 2 searches. In these searches no configuration"
     assert any(note.startswith(first) for note in table.notes)
 
 

@@ -124,7 +124,7 @@ def test_a_failed_first_start_is_told_once_and_not_repeated(  # noqa: PLR0917
     address: str | None,
 ) -> None:
     if life == "late":
-        monkeypatch.setattr(supervisor, "START_SECONDS", 0.5)
+        monkeypatch.setattr(supervisor, "START_SECONDS", 2.0)
     sweep, said = made(f"{life} work work", address, why="OSError: no port is free\nand so on")
     with pytest.raises(RayStartError, match=reason) as failed:
         sweep.run()
