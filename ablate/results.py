@@ -24,7 +24,6 @@ from reports.frame import (
     Frame,
     Parent,
     build_trials_table,
-    flatten_settings,
     list_objectives,
 )
 from reports.pages.table_files import escape_formula
@@ -109,7 +108,7 @@ def read_frame(
             "reason": trial["reason"] or "",
             "tags": payload.build_result_tags(trial),
             "config": trial["config"],
-            "params": flatten_settings(trial["config"]),
+            "params": flatten_paths(trial["config"]),
             "ratios": dict(sorted(ratios.get(trial_id, {}).items())),
         }
         rows.append(row | {key.removeprefix(FINAL): value for key, value, *_ in points})

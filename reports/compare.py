@@ -4,6 +4,7 @@ Cells match by study and name. A search proposes other cells in each sweep, so i
 settings that all its trials share stand for it. Differences are second − first, paired by seed.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -179,7 +180,10 @@ def _collect_shared_params(frame: Frame, studies: list[str]) -> dict[tuple[Any, 
 
     All trials of a search are taken together, as one cell.
     """
-    by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
+    by_trial = {
+        trial: {path: x if isinstance(x, str) else json.dumps(x) for path, x in settings.items()}
+        for trial, settings in zip(frame.trials["trial_id"], frame.trials["params"], strict=True)
+    }
     rows = frame.cells[frame.cells["study"].isin(studies) & frame.cells["trial_id"].isin(by_trial)]
     columns = (rows["study"], rows["cell"], rows["fold"].fillna(-1), rows["trial_id"])
     params: dict[tuple[Any, ...], dict[str, str | None]] = {}

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from reports.tables.notes import EFFECT_SIZES
 from reports.tables.verdict import judge_tables, summarize_verdicts
 from reports.tables.warnings import find_warnings
 from trainables.words.errors import StoreUnavailable
+from trainables.words.files import write_atomically
 from trainables.words.secrets import (
     SERVED,
     build_run_path,
@@ -121,8 +121,7 @@ def compile_live_page(
         page = html.render_page(
             frame, tracking_uri, tables=tables, judged=judged, figures=rendered, best={}
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / "report.html", page)
+    write_atomically(folder / "report.html", page.encode())
     if frame.parents[0].run_id:
         _set_run_description(tracking_uri, frame, judged, folder)
     return folder / "report.html"
@@ -130,14 +129,8 @@ def compile_live_page(
 
 def mark_as_stopped(page: Path) -> None:
     """Let a page say that its sweep does not run any more, and reload no more."""
-    replace_text(page, page.read_text(encoding="utf-8").replace(html.LIVE, html.STOPPED, 1))
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file in one step, so that an interruption leaves the old file whole."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
+    text = page.read_text(encoding="utf-8").replace(html.LIVE, html.STOPPED, 1)
+    write_atomically(page, text.encode())
 
 
 def _compile_content(
@@ -183,7 +176,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     )
     for name, text in texts.items():
         paths[name] = folder / name
-        replace_text(paths[name], text)
+        write_atomically(paths[name], text.encode())
     if log_to_parent and frame.parents[0].run_id:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame, judged, folder)

@@ -16,6 +16,7 @@ from reports.recipe import Recipe
 from reports.store import load_artifact, open_client, search_runs
 from trainables.words.errors import ReportError
 from trainables.words.metrics import declare_metrics
+from trainables.words.paths import flatten_paths
 from trainables.words.secrets import redact_uri
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ class Frame:
         parents: the parent runs, oldest first; the first one's document names the sweep.
         trials: one row per trial: trial_id, run_id (of MLflow, or else the trial's id), seed,
             status, reason, tags, config and params (dicts: all settings of the trial, nested and by
-            path as text), ratios (dicts: metrics with `RATIO` in their names → last value), and a
-            column per final metric (`val/map_at_r`, `seconds`, …).
+            path), ratios (dicts: metrics with `RATIO` in their names → last value), and a column
+            per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `CELL_KEYS`, then the final metrics, NaN where
             there are none; fold is None in a study without folds. Cells that were planned and have
             no run have the status "missing".
@@ -296,25 +297,6 @@ def load_frame(tracking_uri: str, sweep_id: str) -> Frame:
         gc.enable()
 
 
-def flatten_settings(settings: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested settings as a flat dict: dotted path → value, as JSON unless it is text."""
-    flat: dict[str, str] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict) and value:
-            flat |= flatten_settings(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
-    return flat
-
-
-def parse_setting(text: str) -> Any:
-    """Parse a parameter of a run, which is JSON or plain text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _join_split_tag(tags: dict[str, str], name: str) -> str:
     """Return the whole text of a tag that was too long and is split into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
@@ -342,12 +324,12 @@ def _list_trial_rows(runs: Iterable[Any]) -> list[dict[str, Any]]:
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _join_split_tag(tags, "ablate.cells")},
             "config": settings,
-            "params": flatten_settings(settings),
+            "params": flatten_paths(settings),
             "ratios": {name: x for name, x in sorted(metric_values.items()) if RATIO in name},
         }
         row |= {
             name.removeprefix(FINAL): value
-            for name, value in metric_values.items()
+            for name, value in sorted(metric_values.items())
             if name.startswith(FINAL)
         }
         known_run = rows.get(row["trial_id"])
@@ -357,11 +339,11 @@ def _list_trial_rows(runs: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def build_trials_table(rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    """Return the table of trials: `TRIAL_KEYS`, then the metrics by name."""
+    """Return the table of trials: `TRIAL_KEYS`, then the metrics."""
     import pandas as pd
 
     frame = pd.DataFrame(list(rows), columns=None if rows else list(TRIAL_KEYS))
-    metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
+    metrics = [name for name in frame.columns if name not in TRIAL_KEYS]
     return frame[[*TRIAL_KEYS, *metrics]]
 
 

@@ -37,7 +37,6 @@ ablate.storage
 ablate.results
 ablate.ledger           ablate.search        ablate.tracking.payload
 
-reports.readme
 reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best
@@ -264,7 +263,7 @@ def test_ray_is_used_by_its_public_modules() -> None:
 
 
 def test_trackers_are_imported_by_their_own_module_and_late() -> None:
-    """Reports read MLflow alone, and a run without `--tracker` waits for neither package."""
+    """A run without `--tracker` waits for neither package."""
     packages = {
         "ablate.plugins.tensorboard_files": "tensorboardX",
         "ablate.plugins.wandb_runs": "wandb",
@@ -293,8 +292,7 @@ def test_the_reader_sees_imports() -> None:
     assert {"torch", "pydantic", "ray", "mlflow"} <= names
 
 
-# Whether a file is MLflow's is asked before MLflow is imported, and reports know no ablate.
-SQL = ("ablate.ledger", "reports.store")
+SQL = ("ablate.ledger", "trainables.words.databases")
 
 
 def test_sql_stands_in_the_ledger_alone() -> None:

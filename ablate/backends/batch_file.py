@@ -24,10 +24,9 @@ from ablate.engine.preflight import (
 )
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
-from ablate.ledger.ledger import Ledger, is_held
-from ablate.ledger.owner import Owner
+from ablate.ledger.facts import Sources
+from ablate.ledger.ledger import Ledger, Owner, is_held
 from ablate.ledger.schema import convert_disk_full, is_full
-from ablate.ledger.sources import Sources
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.trial_queue import build_training_job
 from trainables.core.components import EVALUATOR

@@ -23,8 +23,7 @@ from ablate.backends.submission import FOLDER, Submission
 from ablate.engine.driver_status import DriverStatusFile, list_drivers, stop_on_signals
 from ablate.engine.preflight import check_data, check_inputs, preview_progression
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from trainables.core.runtime import CHECKPOINTS, RESULT, locate_trial_folder

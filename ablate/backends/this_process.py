@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from ablate.backends.base import BACKENDS, LOST, Backend
 from ablate.engine.preflight import check_sources, preview_progression
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.plan.plan import Cell, Plan
 from ablate.sweep.job_queue import JobQueue
 from ablate.sweep.progression import Progression

@@ -22,10 +22,9 @@ from ablate.cli.options import (
 )
 from ablate.designs.layers import overlay_mappings
 from ablate.spec.recipes import FOLDER
-from ablate.tracking.store import format_command_line
 from trainables.words.errors import ConfigError
 from trainables.words.paths import expand_paths
-from trainables.words.terminal import print_text
+from trainables.words.terminal import format_command_line, print_text
 
 if TYPE_CHECKING:
     from ablate.api import Options

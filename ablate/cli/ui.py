@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger, parse_positive
-from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, silence_mlflow
+from ablate.tracking.store import Store, build_client_uri, find_sqlite_file
+from reports.store import silence_mlflow
 from trainables.words.environment import (
     PYTHON,
     TRACKING,

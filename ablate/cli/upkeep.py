@@ -23,9 +23,8 @@ from ablate.cli.options import (
     locate_ledger,
 )
 from ablate.engine.driver_status import list_drivers, resolve_output_folder
-from ablate.ledger import queries, sqlite_files
-from ablate.ledger.ledger import Ledger, is_held
-from ablate.ledger.owner import Owner
+from ablate.ledger import queries
+from ablate.ledger.ledger import Ledger, Owner, is_held
 from ablate.ledger.records import Records
 from ablate.ledger.schema import LedgerError
 from ablate.results import read_frame
@@ -35,6 +34,7 @@ from reports.frame import list_objectives
 from trainables.core.runtime import CHECKPOINTS, EXPORT, LOCK, TRIALS, locate_trial_folder
 from trainables.data.cache import locate_default_cache
 from trainables.machine.processes import count_cores
+from trainables.words.databases import find_damage
 from trainables.words.environment import build_public_environment
 from trainables.words.errors import ConfigError
 from trainables.words.terminal import print_text, to_one_line
@@ -369,7 +369,7 @@ def check_ledger(path: Path) -> Finding:
     try:
         with Ledger(path, timeout=5) as ledger:
             n_trials = sum(row["n"] for row in queries.count_statuses(ledger))
-            damage = sqlite_files.find_damage(path)
+            damage = find_damage(path)
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if damage is not None:
@@ -386,7 +386,7 @@ def check_mlflow(out: Path) -> Finding:
         store.check_usable()
     except ConfigError as error:
         return Finding(False, str(error))
-    if (damage := sqlite_files.find_damage(path)) is not None:
+    if (damage := find_damage(path)) is not None:
         replay = store.format_command("ledger replay")
         remedy = f"Move the files {path.name}* away; then {replay} writes the store anew"
         return Finding(False, f"the MLflow store {path} is damaged: {damage}. {remedy}")

@@ -19,7 +19,7 @@ from ablate.engine.driver_status import (
     resolve_output_folder,
 )
 from ablate.ledger import queries
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.ledger.records import Records
 from trainables.core.runtime import LOG, TRIALS, locate_trial_folder
 from trainables.words.errors import ConfigError

@@ -16,8 +16,7 @@ from ablate.engine.live_report import refresh_report
 from ablate.engine.preflight import check_data, check_inputs, check_sources, preview_progression
 from ablate.engine.progress import ProgressDisplay, build_study_rows
 from ablate.engine.settings import Outcome, Settings
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import convert_disk_full
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import list_default_settings

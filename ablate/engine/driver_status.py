@@ -24,7 +24,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator
 
-from ablate.ledger.owner import STALE_SECONDS, Owner
+from ablate.ledger.ledger import STALE_SECONDS, Owner
 from trainables.words.errors import ConfigError
 from trainables.words.files import read_regular
 from trainables.words.texts import expand_user_path

@@ -18,7 +18,8 @@ from pathlib import Path
 import psutil
 
 from ablate.engine.driver_status import list_drivers
-from ablate.tracking.store import build_client_uri, silence_mlflow
+from ablate.tracking.store import build_client_uri
+from reports.store import silence_mlflow
 from trainables.words.environment import (
     PYTHON,
     TRACKING,

@@ -17,8 +17,8 @@ import torch
 
 from ablate.designs.parts import Point
 from ablate.engine.settings import Settings
+from ablate.ledger.facts import build_refusal
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import build_refusal
 from ablate.plan.plan import Plan
 from ablate.search.space import build_example
 from ablate.sweep.progression import Progression

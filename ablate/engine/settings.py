@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from ablate.engine.resources import Request
-from ablate.ledger.facts import Facts
+from ablate.ledger.facts import Facts, Sources
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.trial_queue import JobSettings
-from ablate.tracking.store import format_command_line
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrialTracker
 from trainables.core.runtime import TRIALS, Runtime
 from trainables.words.environment import build_public_environment
+from trainables.words.terminal import format_command_line
 
 LIBRARIES = ("torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow")
 # the name in records → the name of the installed distribution

@@ -29,8 +29,8 @@ from ablate.engine.preflight import (
 from ablate.engine.resources import count_fitting_here
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
+from ablate.ledger.facts import build_refusal, summarize_differences
 from ablate.ledger.records import Records
-from ablate.ledger.sources import build_refusal, summarize_differences
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.estimates import build_cost_key, describe_advice, load_pilots

@@ -43,7 +43,7 @@ Seconds = Annotated[float, Field(ge=-1e11, le=1e11)]  # of work, or since 1970
 Numbers = dict[Name, float]  # also infinite ones and NaN
 
 
-class SplitClasses(TypedDict):
+class ClassFields(TypedDict):
     """A split's [mean, number of queries] by class and metric, and a digest of its classes."""
 
     digest: Name
@@ -78,7 +78,7 @@ class Study(TypedDict):
     around: NotRequired[list[Base] | None]
 
 
-class Search(Study):
+class SearchFields(Study):
     """A study of a sweep's spec whose design is `search`."""
 
     trials: Count
@@ -94,14 +94,14 @@ def name_kind(study: Any) -> str:
     return "(search)" if is_search else "(any)"  # in parentheses, unlike keys of the spec
 
 
-class Spec(TypedDict):
+class SpecFields(TypedDict):
     """The resolved spec of a sweep."""
 
     objective: Name
     studies: dict[
         Name,
         Annotated[
-            Annotated[Search, Tag("(search)")] | Annotated[Study, Tag("(any)")],
+            Annotated[SearchFields, Tag("(search)")] | Annotated[Study, Tag("(any)")],
             Discriminator(name_kind),
         ],
     ]
@@ -124,7 +124,7 @@ class Data(Component):
     root: NotRequired[Text | None]
 
 
-class Backbone(Component):
+class BackboneFields(Component):
     """The backbone of a trial."""
 
     mode: Name
@@ -139,11 +139,11 @@ class Training(TypedDict):
 
 
 @with_config(ConfigDict(strict=True))
-class Config(TypedDict):
+class ConfigFields(TypedDict):
     """The configuration of a trial that is done; others may be invalid, or lack what is default."""
 
     data: Data
-    backbone: Backbone
+    backbone: BackboneFields
     embedding: NotRequired[Row]
     loss: Component
     method: Component
@@ -180,11 +180,11 @@ class Columns(TypedDict, total=False):
     split: Name
     evaluator: Name
     recorded: Seconds | None
-    classes: SplitClasses | None
+    classes: ClassFields | None
     # sweeps and cells
     sweep_id: Name
     name: Name
-    spec: Spec
+    spec: SpecFields
     study: Name
     cell: Text
     fold: Position
@@ -212,7 +212,7 @@ class Columns(TypedDict, total=False):
 
 KEYS = ("trial_id", "sweep_id", "study_key", "study", "cell", "idx", "split", "epoch", "seed")
 check_columns = TypeAdapter(Columns).validate_python
-check_config = TypeAdapter(Config).validate_python
+check_config = TypeAdapter(ConfigFields).validate_python
 
 
 def decode_rows(cursor: sqlite3.Cursor, path: Path, sql: str) -> Iterator[Row]:

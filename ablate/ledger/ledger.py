@@ -1,20 +1,25 @@
 """Write results and claims of trials to the ledger.
 
-Drivers write it, workers never do. A claim holds while its driver lives (`ablate/ledger/owner.py`):
-no trial is trained twice at once, and the next driver takes over the trials of a killed one.
+Drivers write it, workers never do. A claim holds while its driver (`Owner`) lives: no trial is
+trained twice at once, and the next driver takes over the trials of a killed one.
 """
 
+import contextlib
 import json
 import logging
+import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
+import psutil
+
 from ablate.ledger.columns import Row
-from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records
 from ablate.ledger.schema import (
     CELLS,
@@ -23,6 +28,8 @@ from ablate.ledger.schema import (
     LedgerError,
     explain_sqlite_errors,
 )
+from trainables.machine.processes import host_name, is_running
+from trainables.words.errors import ConfigError
 
 LOG = logging.getLogger("ablate.ledger")
 to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # TypeError if it is none
@@ -31,6 +38,56 @@ to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # Type
 Claim = Literal["mine", "busy", "done", "failed"]
 FAILING_SECONDS = 30.0  # without a heartbeat, after which a run ends
 DISCARDED = -1  # `logged_epoch` of an MLflow run that shows epochs which the ledger has deleted
+_TEXT_FORM = re.compile(r"(.*)/([0-9]{1,9})/([0-9]{1,12}(?:\.[0-9]+)?)")
+HEARTBEAT_SECONDS = 5.0
+STALE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Identify the driver that holds a claim, and tell whether it is alive.
+
+    The ledger has it as `host/pid/start`; the start time distinguishes it from later processes with
+    the same id. Containers of one machine count as different hosts. On the same host a claim ends
+    with its process. For another host only the age of the heartbeat counts.
+
+    Attributes:
+        start: start time of the process, in seconds since 1970.
+    """
+
+    host: str
+    pid: int
+    start: float
+
+    @classmethod
+    def from_this_process(cls) -> "Owner":
+        return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
+
+    @classmethod
+    def parse(cls, text: str) -> "Owner":
+        """Parse a driver process from its text form `host/pid/start`, or raise a ConfigError."""
+        match = _TEXT_FORM.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                "owner",
+                f"{text!r:.500} is no process (host/pid/start): the ledger was edited or damaged",
+                "Restore the ledger from a copy, or give another --out",
+            )
+        return cls(match[1], int(match[2]), float(match[3]))
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.pid}/{self.start:.2f}"
+
+    def describe(self) -> str:
+        """Return `process PID on HOST`; of the host only the name, without the part after +."""
+        return f"process {self.pid} on {self.host.partition('+')[0]}"
+
+    def is_alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
+        """Return whether the process runs; on another host, whether its heartbeat is recent."""
+        if self.host == host_name():
+            with contextlib.suppress(psutil.AccessDenied):  # then the heartbeat decides
+                return is_running(self.pid, self.start)
+        return time.time() - heartbeat < stale_after
 
 
 class Ledger(Records):
@@ -77,7 +134,7 @@ class Ledger(Records):
 
         Args:
             force: discard earlier results, and write the new ones to MLflow again.
-            source: key of the code that will run (`ablate/ledger/sources.py`).
+            source: key of the code that will run (`ablate/ledger/facts.py`).
 
         Returns:
             "mine" or, if the trial was not claimed, why: "busy", "done" or "failed".
@@ -329,11 +386,6 @@ class Ledger(Records):
         """Record the trials that a search starts from, unless another driver was first."""
         values = sweep_id, study, to_json(trials)
         self._execute("INSERT OR IGNORE INTO warm_starts VALUES (?,?,?)", *values)
-
-    def rename_store(self, before: str, after: str) -> None:
-        """Record the runs of a store under another name, and erase the former one from the file."""
-        self.query("PRAGMA secure_delete=ON")
-        self._execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before)
 
     def delete_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
         self._execute(

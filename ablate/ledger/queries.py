@@ -9,7 +9,7 @@ from trainables.words.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Query:
+class Statement:
     """A SQL statement that is executed by calling it with records and values."""
 
     sql: str
@@ -19,46 +19,48 @@ class Query:
 
 
 # all columns of all trials, in the order in which they were first claimed
-list_trials = Query("SELECT * FROM trials ORDER BY created, trial_id")
+list_trials = Statement("SELECT * FROM trials ORDER BY created, trial_id")
 # what trials needed that have been done since a time, in seconds
-list_finished_trials = Query(
+list_finished_trials = Statement(
     "SELECT trial_id, config_json, status, seconds, epochs, steps, ended, provenance_json "
     "FROM trials WHERE status='done' AND ended>=?"
 )
 # of a sweep: study, and estimated needs beyond the limits, of the proposals that are not trained
-list_infeasible = Query("SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx")
+list_infeasible = Statement(
+    "SELECT study, needs_json FROM infeasible WHERE sweep_id=? ORDER BY idx"
+)
 # of a sweep: study, seeds: how many it had at each look at its verdicts
-list_looks = Query("SELECT study, seeds FROM looks WHERE sweep_id=? ORDER BY study, seeds")
+list_looks = Statement("SELECT study, seeds FROM looks WHERE sweep_id=? ORDER BY study, seeds")
 # trial_id, status, reason of the trials that have one
-list_reasons = Query(
+list_reasons = Statement(
     "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
 )
 # status, n, seconds of training
-count_statuses = Query(
+count_statuses = Statement(
     "SELECT status, count(*) AS n, coalesce(sum(seconds), 0) AS seconds FROM trials GROUP BY status"
 )
 # sweep_id, name, n: the cells known of it; the oldest sweep first
-list_sweeps = Query(
+list_sweeps = Statement(
     "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE cells.sweep_id=sweeps.sweep_id) AS n "
     "FROM sweeps ORDER BY created, rowid"
 )
 # of a sweep: all columns of its trials, and study, cell, fold of one of the cells that each fills
-list_sweep_trials = Query(
+list_sweep_trials = Statement(
     "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE sweep_id=? "
     "GROUP BY trial_id ORDER BY study, idx, cells.seed, fold"
 )
 # of a sweep: trial_id, split, metrics of its trials; of equal splits the newest evaluation last
-list_sweep_evaluations = Query(
+list_sweep_evaluations = Statement(
     "SELECT trial_id, split, metrics_json FROM evaluations WHERE trial_id IN "
     "(SELECT trial_id FROM cells WHERE sweep_id=?) ORDER BY rowid"
 )
 # of a sweep: trial_id, metrics of its epochs, in order, in which a text occurs
-list_sweep_ratios = Query(
+list_sweep_ratios = Statement(
     "SELECT trial_id, metrics_json FROM epochs WHERE trial_id IN "
     "(SELECT trial_id FROM cells WHERE sweep_id=?) AND metrics_json LIKE ? ORDER BY epoch"
 )
 # of a sweep: study, size, done, failed, stopped of the cells × seeds that are known of it
-count_progress = Query(
+count_progress = Statement(
     "SELECT study, count(*) AS size, count(*) FILTER (WHERE status='done') AS done, "
     "count(*) FILTER (WHERE status='failed') AS failed, "
     "count(*) FILTER (WHERE status IN ('partial', 'interrupted') AND stops.epoch>=0) AS stopped "
@@ -66,27 +68,27 @@ count_progress = Query(
     "WHERE sweep_id=? GROUP BY study ORDER BY study"
 )
 # of a sweep: reason, n, trial (one of them) of its failed trials, the most frequent first
-count_failures = Query(
+count_failures = Statement(
     "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE status='failed' AND "
     "trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) GROUP BY reason "
     "ORDER BY n DESC, reason"
 )
 # trial_id of the trials whose id starts with a text
-find_trials_by_prefix = Query(
+find_trials_by_prefix = Statement(
     "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id"
 )
 # trial_id, epoch: the last recorded epoch of each running trial
-find_last_epochs = Query(
+find_last_epochs = Statement(
     "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
     "WHERE status='running' GROUP BY trial_id"
 )
 # of a trial: sweep_id, name, study, cell, seed, fold of all cells that it fills
-list_cells_of_trial = Query(
+list_cells_of_trial = Statement(
     "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
     "WHERE trial_id=? ORDER BY created, study, idx, seed, fold"
 )
 # of a trial: study_key, idx of the proposals of searches that have its configuration
-list_proposals_of_trial = Query(
+list_proposals_of_trial = Statement(
     "SELECT study_key, idx FROM proposals JOIN trials USING (config_hash) WHERE trial_id=?"
 )
 

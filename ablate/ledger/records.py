@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 from ablate.ledger.columns import Row, decode_rows
 from ablate.ledger.schema import RESTORE, LedgerDamage, explain_sqlite_errors, open_connection
-from ablate.ledger.sqlite_files import WatchedFile
+from trainables.words.databases import WatchedFile
 
 LEDGER = "ledger.sqlite"  # of an output folder
 NO_FOLD = -1  # fold of a cell without folds: it is part of the key, where NULL is not allowed
@@ -99,7 +99,7 @@ class Records:
         return {row["split"]: row["recorded"] for row in rows if row["recorded"] is not None}
 
     def get_classes(self, trial_id: str) -> dict[str, Row]:
-        """Map split → its values by class (`SplitClasses`); trials of older versions have none."""
+        """Map split → its values by class (`ClassFields`); trials of older versions have none."""
         rows = self._read_evaluations("split, classes_json", trial_id, None)
         newest = {row["split"]: row["classes"] for row in rows}
         return {split: classes for split, classes in newest.items() if classes is not None}

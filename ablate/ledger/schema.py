@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.ledger.sqlite_files import NoDatabase, read_header
+from trainables.words.databases import NoDatabase, read_header
 from trainables.words.errors import ConfigError
 
 # Version 2 added the table stops, 3 beside, 4 cells.fold, 5 evaluations.recorded and another order

@@ -42,10 +42,12 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from ablate.ledger.owner import STALE_SECONDS, Owner
+from ablate.ledger.ledger import STALE_SECONDS, Owner
 from ablate.ledger.records import Records
 from ablate.ledger.schema import APPLICATION_ID, RESTORE, VERSION, LedgerDamage, LedgerError
-from ablate.ledger.sqlite_files import (
+from ablate.storage import OPTION, expand_variable
+from trainables.machine.processes import host_name
+from trainables.words.databases import (
     NoDatabase,
     copy_database,
     find_damage,
@@ -53,8 +55,6 @@ from ablate.ledger.sqlite_files import (
     read_header,
     write_ahead,
 )
-from ablate.storage import OPTION, expand_variable
-from trainables.machine.processes import host_name
 from trainables.words.errors import ConfigError
 from trainables.words.files import write_json
 from trainables.words.secrets import redact_text, redact_uri

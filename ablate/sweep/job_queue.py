@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
-from ablate.ledger.sources import summarize_differences
+from ablate.ledger.facts import summarize_differences
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plan.plan import Cell
 from ablate.search.scheduling import WAIT
 from ablate.sweep.progression import Progression

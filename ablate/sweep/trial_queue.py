@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.ledger.sources import Sources
+from ablate.ledger.facts import Sources
 from ablate.plan.plan import Cell, Plan
 from trainables.config.network import BackboneConfig
 from trainables.core.runtime import Runtime, locate_trial_folder

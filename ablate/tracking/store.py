@@ -4,13 +4,11 @@ A store is named by its URI, or by `env:NAME`, the environment variable that hol
 password in it reaches MLflow and nothing else. MLflow is imported late, because that takes seconds.
 """
 
-import logging
 import os
 import re
 import shlex
 import socket
 import sqlite3
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +16,9 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import NoDatabase, find_damage, read_header, write_ahead
 from ablate.storage import ENV, expand_variable
-from reports.store import QUIET
+from reports.store import open_client
+from trainables.words.databases import NoDatabase, find_damage, read_header, write_ahead
 from trainables.words.errors import ConfigError
 from trainables.words.secrets import has_secret, redact_text, redact_uri
 
@@ -165,22 +163,6 @@ class Store:
             )
 
 
-def silence_mlflow() -> None:
-    """Turn off MLflow's telemetry, output and HTTP retries, unless their variables are set.
-
-    A retry of a request whose answer was lost would create a run twice.
-    """
-    for name, value in {
-        **QUIET,
-        "DO_NOT_TRACK": "true",
-        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-    }.items():
-        os.environ.setdefault(name, value)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
 def find_sqlite_file(tracking_uri: str) -> Path | None:
     """Return the file of a `sqlite:///` URI; None for every other store."""
     match = _SQLITE.fullmatch(tracking_uri)
@@ -204,16 +186,13 @@ def build_client_uri(tracking_uri: str) -> str:
 
 def open_store(tracking_uri: str) -> "MlflowClient":
     """Return an MLflow client of a store, and create the tables in a new SQLite file."""
-    silence_mlflow()
-    from mlflow import MlflowClient
-
     path = find_sqlite_file(tracking_uri)
     if path is None:
-        return MlflowClient(tracking_uri=tracking_uri)
+        return open_client(tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
     # The first use creates the tables by 40 migrations, which must not run twice at once.
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
-        client = MlflowClient(tracking_uri=build_client_uri(tracking_uri))
+        client = open_client(build_client_uri(tracking_uri), create=True)
         client.search_experiments(max_results=1)
         write_ahead(path)  # so that `mlflow ui` can read while this process writes
     return client
@@ -237,15 +216,3 @@ def get_or_create_experiment(client: "MlflowClient", tracking_uri: str, name: st
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
     return str(experiment.experiment_id)
-
-
-def format_command_line() -> str:
-    """Return the `ablate` command of this process as a user types it; "" in other programs."""
-    program = Path(sys.argv[0])
-    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
-    commands = {
-        "ablate": ["ablate"],
-        "ablate/run.py": ["python", "-m", "ablate.run"],
-        "ablate/__main__.py": ["python", "-m", "ablate"],
-    }
-    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""

@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from ablate.ledger.ledger import DISCARDED, Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import DISCARDED, Ledger, Owner
 from ablate.ledger.queries import list_infeasible, list_looks, list_sweep_trials, mark_infeasible
-from ablate.ledger.sqlite_files import fold_journal
 from ablate.results import read_frame
 from ablate.tracking import payload
 from ablate.tracking.store import find_sqlite_file, get_or_create_experiment, open_store, store_key
@@ -27,8 +25,9 @@ from reports.best import find_best_cell
 from reports.frame import list_objectives
 from reports.store import search_runs
 from trainables.machine.processes import host_name
+from trainables.words.databases import fold_journal
 from trainables.words.paths import find_varied_paths
-from trainables.words.secrets import has_secret, redact_text, redact_uri
+from trainables.words.secrets import redact_text, redact_uri
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -72,8 +71,6 @@ class MlflowTracker(Tracker):
 
     def open(self, ledger: Ledger, sweep_id: str) -> None:
         """Read the sweep from the ledger, and prepare the file lock for writers of its runs."""
-        if has_secret(self.tracking_uri):
-            ledger.rename_store(self.tracking_uri.rstrip("/"), self.store)  # the key before 0.2.0
         super().open(ledger, sweep_id)
         self._parent_id = None
 

@@ -26,8 +26,7 @@ from typing import Any, Literal
 
 from filelock import FileLock
 
-from ablate.ledger.ledger import Ledger, is_held
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, is_held
 from ablate.ledger.queries import count_unlogged, list_sweep_trials
 from ablate.ledger.schema import LedgerDamage, LedgerError
 from ablate.tracking import payload

@@ -5,7 +5,7 @@ and n. Further metrics and statistics follow in a second table; CSV has every nu
 several tables share (`shared`) are printed once, numbered from 1, and each table names their
 numbers.
 
-`reports.readme` copies tables from the report's Markdown file.
+`tests.reports.readme` copies tables from the report's Markdown file.
 """
 
 import re

@@ -8,7 +8,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Literal
 
-from reports.frame import GIVEN_UP, DataFrame, Frame, parse_setting
+from reports.frame import GIVEN_UP, DataFrame, Frame
 from reports.recipe import Table, to_level_name
 from reports.stats.blocks import compute_look_level
 from reports.stats.describe import Summary, summarize
@@ -237,7 +237,7 @@ def complete_coordinates(frame: Frame, cells: DataFrame) -> list[dict[str, Any]]
     centre: dict[str, Any] = {name: "centre" for coords in cells["coords"] for name in coords}
     trials = frame.trials[frame.trials["trial_id"].isin(cells["trial_id"][is_centre])]
     for params in trials["params"]:
-        centre |= {name: parse_setting(params[name]) for name in centre if name in params}
+        centre |= {name: params[name] for name in centre if name in params}
     return [{**centre, **coords} for coords in cells["coords"]]
 
 

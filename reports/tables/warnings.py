@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.frame import LARGEST_RATIO, Frame, parse_setting
+from reports.frame import LARGEST_RATIO, Frame
 from reports.stats.importance import Levels
 from reports.tables.cells import NEUTRAL, collect_trials, find_sign
 from reports.tables.labels import format_level
@@ -170,8 +170,7 @@ def _find_off_values(frame: Frame, study: str) -> dict[str, float]:
     cells = frame.cells[frame.cells["study"].isin(finals) & (frame.cells["cell"] == NEUTRAL)]
     values: dict[str, float] = {}
     for params in frame.trials["params"][frame.trials["run_id"].isin(cells["run_id"])]:
-        settings = {path: parse_setting(text) for path, text in params.items()}
-        values |= {path: x for path, x in settings.items() if isinstance(x, int | float)}
+        values |= {path: x for path, x in params.items() if isinstance(x, int | float)}
     return values
 
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ablate.ledger.facts import Facts
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
-from ablate.ledger.sources import Sources
+from ablate.ledger.facts import Facts, Sources
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plan.plan import Plan
 from ablate.results import build_result_rows, read_frame
 from ablate.sweep.job_queue import JobQueue

@@ -7,8 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 
 TEXT = "This is a text and no database.\n"
 

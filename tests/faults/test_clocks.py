@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.plugins import storage as copies_of_ledgers
 from ablate.plugins.storage import LEDGER, LedgerBackup, Storage
 from tests.faults.polling import wait_until
@@ -25,7 +25,7 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.plugins.storage import LedgerBackup
 from ablate.plugins.storage import Storage
 

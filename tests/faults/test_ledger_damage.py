@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from ablate.ledger.sqlite_files import copy_database
 from tests.faults.conftest import sweep, whole
 from tests.faults.ledger_damage import KINDS
 from tests.faults.sweeps import Sweep, assert_whole
+from trainables.words.databases import copy_database
 
 __all__ = ["sweep", "whole"]  # fixtures
 

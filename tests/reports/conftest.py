@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
 from trainables.words.paths import flatten_paths

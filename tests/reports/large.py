@@ -22,8 +22,7 @@ from typing import Any
 
 import yaml
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plan.plan import Cell
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread

@@ -4,15 +4,15 @@
 
 The YAML file lists tables of sweeps:
 
-    picture: search_spaces/overview.svg
+    picture: docs/pictures/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
 The output is a forest plot, and the block of the Markdown file between `<!-- overview -->` and
 `<!-- end overview -->`. Paths are relative to the Markdown file. Numbers come from the
-`verdicts.json` of each sweep's report, of which `reports.readme` keeps a copy in
-`search_spaces/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`, whose
-best configuration is neutral.
+`verdicts.json` of each sweep's report, of which `tests.reports.readme` keeps a copy in
+`search_spaces/results/verdicts`. A row `<name>, not neutral` is shown instead of the row `<name>`,
+whose best configuration is neutral.
 """
 
 import re
@@ -69,7 +69,7 @@ class Overview(RecipePart):
     """
 
     picture: str
-    verdicts: str = "search_spaces/verdicts"
+    verdicts: str = "search_spaces/results/verdicts"
     comparisons: tuple[Comparison, ...] = Setting(min_length=1)
 
 

@@ -12,7 +12,6 @@ import yaml
 from reports.pages import markup
 from reports.pages.markup import collect_footnotes
 from reports.pages.verdict_text import read_verdicts
-from reports.readme import extract_section, fill_block
 from reports.recipe import Table
 from reports.stats.comparison_rule import decide
 from reports.tables.build import build_table
@@ -21,6 +20,7 @@ from tests.ablate.reference.recipes import find_recipe
 from tests.reports.made import frame
 from tests.reports.overview import Overview, collect_lines, format_overview
 from tests.reports.overview import fill_block as overview_block
+from tests.reports.readme import extract_section, fill_block
 from trainables.words.errors import ReportError
 from trainables.words.metrics import is_lower_better
 

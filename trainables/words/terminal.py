@@ -1,10 +1,12 @@
-"""Print to the terminal, with control characters escaped, since names come from files."""
+"""Print to the terminal, with control characters escaped, and quote the command typed there."""
 
 import logging
+import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from trainables.words.texts import escape_control_characters
 
@@ -71,3 +73,15 @@ class ImageProgress:
         if rate := done / seconds:
             counts = f"{done:,} of {self.total:,} images, {rate:,.0f} a second"
             PROGRESS.info("%s: %s, %.0f s left", self.task, counts, (self.total - done) / rate)
+
+
+def format_command_line() -> str:
+    """Return the `ablate` command of this process as a user types it; "" in other programs."""
+    program = Path(sys.argv[0])
+    name = program.name if program.name == "ablate" else f"{program.parent.name}/{program.name}"
+    commands = {
+        "ablate": ["ablate"],
+        "ablate/run.py": ["python", "-m", "ablate.run"],
+        "ablate/__main__.py": ["python", "-m", "ablate"],
+    }
+    return shlex.join([*commands[name], *sys.argv[1:]]) if name in commands else ""

@@ -19,8 +19,7 @@ from ablate.backends.slurm import Follower
 from ablate.backends.submission import Submission, list_submissions
 from ablate.cli.main import main
 from ablate.engine.driver_status import DriverStatusFile
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import facts, synthetic_settings

@@ -9,8 +9,7 @@ import pytest
 from filelock import FileLock
 
 from ablate.cli.main import main
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table

@@ -21,7 +21,7 @@ from ablate.engine.driver_status import POLL_SECONDS, DriverStatusFile, list_dri
 from ablate.engine.progress import NodeList, build_study_rows, list_running_trials
 from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish, table

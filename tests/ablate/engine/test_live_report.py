@@ -79,9 +79,9 @@ def test_the_time_of_a_sweep_is_that_of_all_its_processes() -> None:
 def test_a_page_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
     page, size = tmp_path / "report.html", 5_000_000
     code = (
-        "import itertools, pathlib, sys; from reports.compile import replace_text\n"
+        "import itertools, pathlib, sys; from trainables.words.files import write_atomically\n"
         "for letter in itertools.cycle('ab'): "
-        f"replace_text(pathlib.Path(sys.argv[1]), letter * {size})"
+        f"write_atomically(pathlib.Path(sys.argv[1]), (letter * {size}).encode())"
     )
     for _ in range(3):
         page.unlink(missing_ok=True)

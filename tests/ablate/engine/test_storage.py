@@ -13,8 +13,7 @@ from ablate.engine import driver
 from ablate.engine.driver_status import DriverStatusFile
 from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plugins.storage import LEASE
 from trainables.words.errors import ConfigError
 

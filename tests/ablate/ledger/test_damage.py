@@ -18,15 +18,14 @@ import pytest
 from ablate import api
 from ablate.backends.this_process import run_cell
 from ablate.ledger import ledger as ledger_module
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import LedgerDamage
-from ablate.ledger.sqlite_files import copy_database
 from tests.ablate.synthetic import CONFIG
 from tests.faults.driver import SPEC, options
 from tests.faults.ledger_damage import KINDS, SAME_FILE
 from tests.faults.polling import wait_until
 from tests.unprivileged import open_folder, unprivileged
+from trainables.words.databases import copy_database
 from trainables.words.errors import ConfigError
 
 ME = Owner.from_this_process()

@@ -15,14 +15,13 @@ import pytest
 from filelock import FileLock
 
 from ablate.ledger import ledger as ledger_module
-from ablate.ledger.ledger import Ledger, send_heartbeats
-from ablate.ledger.owner import Owner
+from ablate.ledger.facts import Sources
+from ablate.ledger.ledger import Ledger, Owner, send_heartbeats
 from ablate.ledger.schema import LedgerError, open_connection
-from ablate.ledger.sources import Sources
-from ablate.ledger.sqlite_files import find_damage, read_header
 from tests.ablate.synthetic import CONFIG, FINAL
 from tests.unprivileged import open_folder, unprivileged
 from trainables.machine.processes import host_name
+from trainables.words.databases import find_damage, read_header
 from trainables.words.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,7 +30,7 @@ CLASSES = {"digest": "0" * 16, "metrics": {"map_at_r": [[0.5, 3]]}}
 FIRST_USE = """
 import sys
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 print("ready", flush=True)
 sys.stdin.readline()
 with Ledger(sys.argv[1]) as ledger:

@@ -17,8 +17,8 @@ from ablate.engine.driver import run_plan
 from ablate.engine.resources import Request
 from ablate.engine.settings import Settings
 from ablate.engine.work_estimate import preview_plan
+from ablate.ledger.facts import Sources
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.job_queue import JobQueue
 from tests.ablate import specs

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plugins import checkpoints as module
 from ablate.plugins.checkpoints import TrialCheckpoints
 from ablate.plugins.storage import NOTE, BackupState, Storage, StorageError

@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.ledger.schema import LedgerError
-from ablate.ledger.sqlite_files import has_exclusive_access
 from ablate.plugins import storage as ledger_backup
 from ablate.plugins.storage import LEASE, LEDGER, LedgerBackup, Storage
+from trainables.words.databases import has_exclusive_access
 from trainables.words.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ablate.engine.progress import build_study_rows as progress_rows
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.sweep.job_queue import JobQueue
 from ablate.tracking.payload import iterate_final_metrics
 from tests.ablate import specs, synthetic

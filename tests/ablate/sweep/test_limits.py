@@ -14,9 +14,8 @@ import torch
 from ablate.designs.search import Search
 from ablate.engine.progress import count_cells
 from ablate.engine.work_estimate import Workload
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.ledger.limits import Limits, describe_needs
-from ablate.ledger.owner import Owner
 from ablate.ledger.queries import list_infeasible, mark_infeasible
 from ablate.plan.plan import Plan
 from ablate.results import find_best, read_frame

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ablate.backends.this_process import find_cell
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.sweep import trial_queue
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, finish, table

@@ -27,7 +27,7 @@ def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any) -> 
     code = f"""
 import os, time
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.tracking.sync import MlflowTracker
 from ablate.tracking.tracker import TrackerThread
 from tests.ablate.synthetic import CONFIG

@@ -17,8 +17,7 @@ import pytest
 import yaml
 from mlflow.exceptions import MlflowException
 
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.tracking import sync
 from ablate.tracking.payload import choose_parameters, flatten_config
 from ablate.tracking.store import open_store

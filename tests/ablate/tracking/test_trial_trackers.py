@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from ablate.plugins.tensorboard_files import escape_name
 from ablate.tracking.tracker import TrackerThread, build_trackers, replay
 from tests.ablate.tracking.replicas import (
@@ -32,7 +31,7 @@ KILLED = """
 import os, sys, time
 from pathlib import Path
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Owner
 from ablate.tracking.tracker import build_trackers
 from ablate.tracking.tracker import TrackerThread
 from tests.ablate.synthetic import CONFIG

@@ -106,7 +106,7 @@ def one_factor(**options: Any) -> Any:
         "one_factor",
         coords,
         lambda c, s: 0.5 + 0.01 * math.log10(c.get("method.alpha", 1)) + 0.001 * noise(c, s),
-        params=lambda c: {"method.alpha": str(c.get("method.alpha", 1.0))},
+        params=lambda c: {"method.alpha": c.get("method.alpha", 1.0)},
         **options,
     )
 

@@ -105,7 +105,7 @@ def test_an_edge_beyond_which_the_method_is_off_needs_no_warning(
     rows.append(made.Row("best", final, {}, 0, 0, 0.6, "best"))
     space = {"method.alpha": {"low": 1e-3, "high": 0.9, "log": True}}
     studies = {"s": {"design": "search", "space": space}, "best": {"design": "promote", "of": "s"}}
-    frame = made.assemble(rows, studies, params=lambda coords: {"method.alpha": str(off)})
+    frame = made.assemble(rows, studies, params=lambda coords: {"method.alpha": off})
     frame.load_curves = _no_curves  # type: ignore[method-assign]
     assert len(find_warnings(frame)) == count
 

@@ -11,8 +11,7 @@ import pytest
 
 from ablate.backends.batch_file import export_cells
 from ablate.cli.main import main
-from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
+from ablate.ledger.ledger import Ledger, Owner
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain

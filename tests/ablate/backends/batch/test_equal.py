@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ablate import api
+from ablate.ledger.facts import Sources
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Sources
 from tests.ablate import specs
 from tests.ablate.backends.batch.sweeps import (
     by_command,

@@ -1,6 +1,6 @@
 """Copy measured tables from a report into a Markdown file.
 
-    python -m reports.readme runs/reports/ddml-…/report.md search_spaces/results/ddml.md
+    python -m tests.reports.readme runs/reports/ddml-…/report.md search_spaces/results/ddml.md
 
 Between `<!-- report ddml -->` and `<!-- end report -->`, each line `<!-- table: TITLE -->` is
 followed by the table with that title, which is replaced. Notes that the report numbers are copied
