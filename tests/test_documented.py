@@ -170,7 +170,10 @@ def test_links_lead_to_files() -> None:
     assert not dead, dead
 
 
-NAMED = re.compile(r"(?<![\w./-])(?:search_spaces|docs)/[\w./-]*\.(?:yaml|md|json|svg|png|ipynb)\b")
+NAMED = re.compile(
+    r"(?<![\w./-])(?:ablate|docs|reports|search_spaces|tests|trainables)/[\w./-]*"
+    r"\.(?:csv|ipynb|j2|json|md|png|py|sh|svg|yaml)\b"
+)
 
 
 def test_paths_that_documents_specs_and_docstrings_name_are_there() -> None:

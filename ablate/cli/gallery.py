@@ -4,15 +4,16 @@ index.html             a row for each query
 thumbs/0000001.jpg, …  each picture of the page once; a browser loads those in view
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
 import torch
 from PIL import Image
 
+from trainables.core.pictures import list_nearest
 from trainables.data.decode import ImageSource, Range, decode_picture, map_ahead
 from trainables.words.texts import escape_control_characters
 
@@ -24,21 +25,6 @@ SIDE = 144  # of a thumbnail's box, in pixels
 MAX_QUERIES = 500  # on the page
 QUERIES, REFERENCES = 64, 4096  # compared at once
 PARTS = {"train", "val", "test"}  # folders that are no classes
-
-
-class Neighbour(NamedTuple):
-    """A neighbour of a query; a larger score is closer. `same_class` is None without classes."""
-
-    path: Path
-    score: float
-    same_class: bool | None
-
-
-class Query(NamedTuple):
-    """A picture and its nearest neighbours, the nearest first."""
-
-    path: Path
-    neighbours: list[Neighbour]
 
 
 def find_class_names(paths: Sequence[Path]) -> list[str] | None:
@@ -54,40 +40,43 @@ def find_class_names(paths: Sequence[Path]) -> list[str] | None:
     return names if len(set(names)) > 1 else None
 
 
-def find_neighbours(model: "Model", folder: "EmbeddedFolder", n_neighbours: int) -> list[Query]:
+def find_neighbours(
+    model: "Model", folder: "EmbeddedFolder", n_neighbours: int
+) -> list[dict[str, Any]]:
     """Return at most MAX_QUERIES pictures, evenly spaced, with their nearest neighbours.
 
-    Pictures are compared as in the trial's evaluation.
+    Each has the path `query`, and `near`: the nearest pictures, the nearest first, with `picture`
+    (a path), `score` (larger is closer), and `hit`, whether its class is the query's; None without
+    classes. Pictures are compared as in the trial's evaluation.
     """
     embeddings, paths, classes = folder.embeddings, folder.paths, find_class_names(folder.paths)
-    count = min(n_neighbours, len(paths) - 1)
     evenly_spaced = np.linspace(0, len(paths) - 1, min(MAX_QUERIES, len(paths))).round().astype(int)
     queries = []
-    # rows and columns: positions of queries and of their neighbours in the folder
     for rows in torch.split(torch.from_numpy(np.unique(evenly_spaced)), QUERIES):
         blocks = torch.split(embeddings, REFERENCES)
         scores = torch.cat([model.score(embeddings[rows], block) for block in blocks], 1)
-        values, columns = scores.topk(count + 1)
-        for row, row_values, row_columns in zip(rows.tolist(), values, columns, strict=True):
-            # leave out the query itself, which may be missing if other pictures are equal to it
-            pairs = zip(row_values.tolist(), row_columns.tolist(), strict=True)
-            other_pairs = [(value, column) for value, column in pairs if column != row]
-            neighbours = []
-            for value, column in other_pairs[:count]:
-                same_class = None if classes is None else classes[column] == classes[row]
-                neighbours.append(Neighbour(paths[column], value, same_class))
-            queries.append(Query(paths[row], neighbours))
+        scores.scatter_(1, rows[:, None], -torch.inf)  # a picture is no neighbour of itself
+        for row, row_scores in zip(rows.tolist(), scores, strict=True):
+            near = [
+                {
+                    "picture": paths[n],
+                    "score": score,
+                    "hit": None if classes is None else classes[n] == classes[row],
+                }
+                for n, score in list_nearest(row_scores, n_neighbours)
+            ]
+            queries.append({"query": paths[row], "near": near})
     return queries
 
 
-def count_hits(queries: Sequence[Query]) -> int | None:
+def count_hits(queries: Sequence[Mapping[str, Any]]) -> int | None:
     """Return for how many queries the nearest neighbour has their class; None without classes."""
-    same_class = [query.neighbours[0].same_class for query in queries]
-    return None if same_class[0] is None else sum(map(bool, same_class))
+    hits = [query["near"][0]["hit"] for query in queries]
+    return None if hits[0] is None else sum(hits)
 
 
 def write_gallery(
-    to: Path, root: Path, queries: Sequence[Query], grey_range: Range | None = None
+    to: Path, root: Path, queries: Sequence[Mapping[str, Any]], grey_range: Range | None = None
 ) -> None:
     """Write the web page of queries and its thumbnails to a new folder.
 
@@ -101,7 +90,7 @@ def write_gallery(
 
     # write a thumbnail of each query and neighbour, each picture once
     (to / THUMBS).mkdir(parents=True)
-    shown = [path for q in queries for path in (q.path, *(n.path for n in q.neighbours))]
+    shown = [path for q in queries for path in (q["query"], *(n["picture"] for n in q["near"]))]
     numbered = enumerate(dict.fromkeys(shown), 1)
     thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in numbered}
     images = map_ahead(make_thumbnail, (ImageSource(root / path) for path in thumbs))

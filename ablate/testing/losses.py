@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.testing.trials import Component, list_options
+from ablate.testing.methods import Component, list_options
 from trainables.core.assembly import build_method
 from trainables.losses.base import LOSSES, BatchNeeds, Pairs
 from trainables.methods.base import Method

@@ -13,16 +13,20 @@ refuses the pair, only the reason is checked.
 """
 
 import itertools
+from collections.abc import Mapping
+from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
-from ablate.testing.trials import Component, build_trial, list_options
 from trainables.core.assembly import build_method
 from trainables.core.loss_terms import EpochMetrics
 from trainables.methods.base import METHODS, Batch, Method, Progress, compare_embeddings
 from trainables.streams import create_generator
+from trainables.trial import TrialConfig
 
+Component = str | Mapping[str, Any]  # a component's name, or its options including `name`
 FEATURES, D, C = 9, 6, 4
 STEPS = 60
 LOWERED = 0.9  # share of the first loss below which it must fall in these steps
@@ -117,6 +121,25 @@ def check_neutral_options(method: str) -> None:
     neutral = METHODS[method].NEUTRAL
     config = METHODS[method].Config.model_validate({"name": method, **neutral})
     assert {key: getattr(config, key) for key in neutral} == neutral
+
+
+def list_options(component: Component) -> dict[str, Any]:
+    return {"name": component} if isinstance(component, str) else dict(component)
+
+
+def build_trial(method: Component, loss: Component, **changes: Any) -> TrialConfig | str:
+    """Build the configuration of a trial, or return why `check` of the method or loss refuses it.
+
+    `changes` are other sections of the trial.
+    """
+    config = {"method": list_options(method), "loss": list_options(loss), **changes}
+    try:
+        return TrialConfig.model_validate(config)
+    except ValidationError as error:
+        (only,) = error.errors()
+        if only["loc"] or only["type"] != "value_error":  # an invalid field, not a refused pair
+            raise
+        return str(only["ctx"]["error"])
 
 
 def find_refusal(method: Component, loss: Component) -> str | None:

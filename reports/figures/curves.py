@@ -43,9 +43,10 @@ def curves(frame: Frame, recipe: Figure, options: CurvesOptions) -> plot.DrawnFi
         axes.plot(x, y, linewidth=1.8, marker=mark, markersize=3.5, label=line_label, **style)
         if n > 1 and np.isfinite(sd).all():
             axes.fill_between(x, y - sd, y + sd, color=style["color"], alpha=0.18, linewidth=0)
-        for epoch, mean in y.items():
-            text = f"{label}, epoch {epoch}: {labels.format_number(mean, 2)}"
-            spots.append(plot.Tooltip(axes, epoch, mean, text))
+        spots += [
+            plot.Tooltip(axes, x, mean, f"{label}, epoch {x}: {labels.format_number(mean, 2)}")
+            for x, mean in y.items()
+        ]
     axes.set(xlabel="epoch", ylabel=metric_label)
     axes.locator_params(axis="x", integer=True)
     axes.grid()

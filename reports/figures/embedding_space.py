@@ -83,9 +83,10 @@ def class_sizes(views: models.Views, title: str) -> models.ModelDrawing:
         sizes, means = average_groups(view["sizes"], y)
         label = replace_greek_names(model.cell)
         panel.plot(sizes, means, marker="o", markersize=5, label=label, **line)
-        for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
-            text = f"{model.cell}, {name}: {size} images, {share:.1f} %"
-            spots.append(plot.Tooltip(panel, size, share, text))
+        spots += [
+            plot.Tooltip(panel, size, share, f"{model.cell}, {name}: {size} images, {share:.1f} %")
+            for name, size, share in zip(view["classes"], view["sizes"], y, strict=True)
+        ]
         caption += f" {model.cell}: {', '.join(f'{mean:.1f}' for mean in means)} %."
     sizes = [size for _, view in views.readings for size in view["sizes"]]
     panel.set(xscale="log", xlabel="images of a class", ylabel="Recall@1 within the split (%)")
@@ -346,9 +347,10 @@ def spectrum(views: models.Views, title: str) -> models.ModelDrawing:
         shares = [100 * share for share in view["shares"]]
         name = f"{labels.replace_greek_names(model.cell)} (ρ = {view['spectrum']:.3f})"
         panel.plot(range(1, len(shares) + 1), shares, label=name, **plot.select_line_style(i))
-        for j in range(0, len(shares), max(1, len(shares) // MAX_LINE_TOOLTIPS)):
-            text = f"{model.cell}, no. {j + 1}: {shares[j]:.3g} %"
-            spots.append(plot.Tooltip(panel, j + 1, shares[j], text))
+        spots += [
+            plot.Tooltip(panel, j + 1, shares[j], f"{model.cell}, no. {j + 1}: {shares[j]:.3g} %")
+            for j in range(0, len(shares), max(1, len(shares) // MAX_LINE_TOOLTIPS))
+        ]
     panel.set(yscale="log", xlabel="singular value, in descending order")
     panel.set_ylabel("share of their sum (%)")
     panel.grid()

@@ -27,7 +27,7 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
         ("Sweep", f"{document['name']} ({document['sweep_id']})"),
         ("First started", started.strftime("%Y-%m-%d %H:%M UTC")),
         ("Data set", ", ".join(data) or "unknown"),
-        *_list_class_counts(frame),
+        *(("Test classes", n) for n in count_classes(frame, frame.cells, ["test/"]).values()),
         ("Objective", frame.main_objective),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
         ("Training time", _format_duration(seconds)),
@@ -35,11 +35,6 @@ def collect_facts(frame: Frame) -> list[tuple[str, str]]:
     if studies := frame.studies_without_cells:
         facts.append(("Studies not begun", ", ".join(studies)))
     return facts
-
-
-def _list_class_counts(frame: Frame) -> list[tuple[str, str]]:
-    """Return the number of test classes of each run, if the runs recorded it."""
-    return [("Test classes", n) for n in count_classes(frame, frame.cells, ["test/"]).values()]
 
 
 def _describe_data_set(params: dict[str, Any]) -> str:

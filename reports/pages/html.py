@@ -72,7 +72,7 @@ def render_in_report(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
     with use_report_style():
         drawn.figure.savefig(webp, dpi=dpi, format="webp", pil_kwargs={"quality": 82})
     width = THUMBNAIL_SIDE * drawn.figure.get_figwidth() / side
-    source = _encode_image("webp", webp.getvalue())
+    source = f"data:image/webp;base64,{base64.b64encode(webp.getvalue()).decode()}"
     page = f"{drawn.key}.html"
     return {"drawn": drawn, "source": source, "width": round(width), "spots": "", "page": page}
 
@@ -87,10 +87,6 @@ def render_inline(drawn: DrawnFigure, svg: Path) -> dict[str, Any]:
     width = round(drawn.figure.get_figwidth() * CSS_INCH)
     source = encode_svg(svg.read_text(encoding="utf-8"))
     return {"drawn": drawn, "source": source, "width": width, "spots": text, "page": ""}
-
-
-def _encode_image(image_type: str, data: bytes) -> str:
-    return f"data:image/{image_type};base64,{base64.b64encode(data).decode()}"
 
 
 def encode_svg(svg: str) -> Markup:

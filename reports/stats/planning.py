@@ -75,11 +75,6 @@ class VarianceComponents:
         return np.maximum(block - seed / self.seeds, 0.0), seed
 
     @property
-    def split_variance(self) -> float:
-        """The unbiased estimate of σ²_split, which may be below 0."""
-        return self.block_square - self.seed_square / self.seeds
-
-    @property
     def seed_share(self) -> float:
         """The share of training noise in the variance of the table's own design, at most 1."""
         noise = self.seed_square / self.seeds

@@ -432,7 +432,8 @@ def _order_rows(recipe: Table, coords: Mapping[str, Levels]) -> list[str]:
 
     def build_sort_key(cell: str) -> tuple[int, int]:
         levels = coords[cell]
-        return position.get(_sort_levels(levels), len(printed)), _count_components_on(levels)
+        number_on = sum(level == "on" for level in levels.values())
+        return position.get(_sort_levels(levels), len(printed)), number_on
 
     return sorted(order, key=build_sort_key)
 
@@ -476,10 +477,6 @@ def _label_row(
 
 def _sort_levels(coords: Levels) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in coords.items()))
-
-
-def _count_components_on(coords: Levels) -> int:
-    return sum(value == "on" for value in coords.values())
 
 
 def _find_baseline(recipe: Table, coords: Mapping[str, Levels], order: list[str]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.testing import trials
+from ablate.testing.methods import build_trial
 from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.core.assembly import build_method
@@ -61,7 +61,7 @@ def measure_ratios(
 ) -> dict[str, float] | None:
     """Return term → ratio for features[N, F] of classes in turn; None if the pair is refused."""
     section = {"name": method, **(options or {})}
-    config = trials.build_trial(section, loss_options(loss), embedding={"dim": dim})
+    config = build_trial(section, loss_options(loss), embedding={"dim": dim})
     if isinstance(config, str):
         return None
     built = build_method(config, features=features.shape[1], classes=classes, seed=0)

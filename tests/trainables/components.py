@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ablate.testing import trials
+from ablate.testing.methods import build_trial
 from trainables.losses.base import LOSSES
 from trainables.trial import TrialConfig
 
@@ -35,4 +35,4 @@ def labels_for(loss: str, size: int, classes: int, *, major: bool = False) -> Te
 
 def trial(method: dict[str, Any], loss: str, **changes: Any) -> TrialConfig | str:
     """The trial's configuration, or the reason for which it is refused."""
-    return trials.build_trial(method, loss_options(loss), **changes)
+    return build_trial(method, loss_options(loss), **changes)

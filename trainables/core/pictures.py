@@ -85,6 +85,13 @@ def _expand(path: str | os.PathLike[str]) -> Path:
     return expand_user_path(os.fsdecode(path), "images")
 
 
+def list_nearest(scores: Tensor, count: int) -> list[tuple[int, float]]:
+    """Return position and score of the `count` pictures with the highest finite scores, [R]."""
+    order = scores.argsort(descending=True, stable=True)
+    nearest = order[: min(count, int(scores.isfinite().sum()))]
+    return list(zip(nearest.tolist(), scores[nearest].tolist(), strict=True))
+
+
 class PictureFiles:
     """Decode files of pictures like a trial's, in threads ahead of use, and keep account of them.
 

@@ -104,7 +104,8 @@ def measure_components(setting: Setting, tables: int) -> dict[str, float]:
     for _ in range(tables):
         components = estimate_components(to_runs(draw_table(rng, setting)))
         assert components is not None
-        estimates.append((components.split_variance, components.seed_square))
+        split_variance = components.block_square - components.seed_square / components.seeds
+        estimates.append((split_variance, components.seed_square))
         limits = [np.quantile(draws, (0.05, 0.95)) for draws in components.draw()]
         covered.append(
             [low <= value <= high for (low, high), value in zip(limits, true, strict=True)]

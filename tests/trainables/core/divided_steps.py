@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ablate.testing import trials
+from ablate.testing.methods import build_trial
 from tests.trainables.components import labels_for, loss_options
 from trainables import streams
 from trainables.backbones.adapters import restrict_training
@@ -98,7 +98,7 @@ def stepped(
         most: images at once. fraction: of the training, for methods of several phases.
         through: in place of the backbone's own call.
     """
-    subset = trials.build_trial(method, loss_options(loss), embedding={"dim": 6})
+    subset = build_trial(method, loss_options(loss), embedding={"dim": 6})
     assert not isinstance(subset, str), subset
     head = build_method(subset, features=backbone.features, classes=CLASSES, seed=5)
     head = head.to(device, next(backbone.parameters()).dtype)

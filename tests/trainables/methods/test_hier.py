@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ablate.testing import trials
+from ablate.testing.methods import build_trial
 from tests.oracles import regularisers as oracles
 from tests.trainables.methods.cases import LABELS, SETS, B, base, build_on, compare, slots, step
 from trainables import streams
@@ -106,7 +106,7 @@ def test_without_triplets_the_term_is_0(change: Callable[[Tensor], Tensor]) -> N
 def test_what_has_no_triplets_is_refused(options: dict[str, Any], size: int, said: str) -> None:
     training = {"training": {"batch_size": size, "per_class": 2}}
     try:
-        reason = trials.build_trial({"name": "hier", **options}, "proxy_anchor", **training)
+        reason = build_trial({"name": "hier", **options}, "proxy_anchor", **training)
     except ValueError as error:
         reason = str(error)
     assert isinstance(reason, str) and said in reason

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone
 from trainables.core.assembly import Network
+from trainables.core.pictures import list_nearest
 from trainables.jobs.views.embedded_split import (
     BLOCK,
     VIEWS,
@@ -76,11 +77,10 @@ def _build_query_row(
     scores, hits = split.score_queries(torch.tensor([position], device=split.device))
     scores, hits = scores[0], hits[0]
     order = scores.argsort(descending=True, stable=True)
-    count = min(nearest, int(scores.isfinite().sum()))
     rank = int(hits[order].int().argmax()) + 1  # of the first image of the query's class
     near = [
-        split.describe_image(n + split.gallery_start, hit=bool(hits[n]), score=float(scores[n]))
-        for n in order[:count].tolist()
+        split.describe_image(n + split.gallery_start, hit=bool(hits[n]), score=score)
+        for n, score in list_nearest(scores, nearest)
     ]
     query = split.describe_image(position, rank=rank, failed=failed)
     return {"query": query.pop("picture"), **query, "near": near}
