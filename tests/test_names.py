@@ -98,3 +98,15 @@ def test_nothing_is_called_by_a_bare_participle() -> None:
         and (BARE.search(name) is not None or name in WORDS)
     ]
     assert not wrong, "\n".join(["These are participles, pronouns or prepositions:", *wrong])
+
+
+def test_a_class_name_has_one_home() -> None:
+    """Components' nested `Config` excepted: whoever reads a name need not ask which one."""
+    homes: dict[str, list[str]] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and node.name != "Config":
+                    homes.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(homes) > 200
+    assert not {name: places for name, places in homes.items() if len(places) > 1}

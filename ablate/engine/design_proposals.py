@@ -2,7 +2,7 @@
 
 The variance components of the finished trials give the half-width that another number of seeds or
 splits would have (`reports/stats/planning.py`). A design is good enough if its intervals are at
-most 0.8 δ to either side in 85 % of the draws, since a mere expectation would fail in half of all
+most 0.8 δ to either side in 90 % of the draws, since a mere expectation would fail in half of all
 cases. If no design is, 50 % is enough, and the text says so.
 """
 
@@ -29,7 +29,7 @@ from reports.tables.labels import format_confidence
 from trainables.words.errors import ConfigError
 from trainables.words.metrics import HALF_WIDTH, display_scale, format_metric_name
 
-SHARES = (0.85, 0.5)  # of the draws in which a proposed design is short enough
+SHARES = (0.9, 0.5)  # of the draws in which a proposed design is short enough
 MOST_SEEDS, MOST_BLOCKS = 100, 400  # of a split; of a study without splits
 SPLIT_FACTORS = (1, 2, 4)  # times the splits of the finished trials
 ONE_SPLIT, ONE_TRAINING_SET = "further seeds, one split", "further classes, one training set"

@@ -77,7 +77,7 @@ def test_designs_over_splits_have_costs_and_ranges_and_one_is_proposed(
     assert float(low) < float(about) <= 0.96 < float(high)
     assert "further seeds, one split" in text and "further classes" in text
     proposed = yaml.safe_load(text.splitlines()[-1])["studies"]["rows"]
-    assert proposed.keys() == {"splits", "seeds"} and "enough in 85%" in text
+    assert proposed.keys() == {"splits", "seeds"} and "enough in 90%" in text
     plain = main(["plan", str(tmp_path / "spec.yaml"), "--out", str(tmp_path / "runs")])
     assert plain == 0 and "by its 45 finished trials, " in capsys.readouterr().out
 

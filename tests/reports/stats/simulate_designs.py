@@ -161,7 +161,7 @@ def measure_precision(setting: Setting, tables: int, at: int = 8) -> dict[str, f
 def measure_proposals(setting: Setting, wanted: float, tables: int) -> dict[str, float]:
     """Return how often a proposal is made, and how often it reaches its half-width, in %.
 
-    A proposal counts if it was short enough in 85 % of the draws. Splits of the same classes into
+    A proposal counts if it was short enough in 90 % of the draws. Splits of the same classes into
     more parts have an interaction that grows with their number.
     """
     rng, reached, cost = np.random.default_rng(8), [], []
