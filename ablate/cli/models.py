@@ -60,14 +60,39 @@ def add_evaluate(command: argparse.ArgumentParser) -> None:
         help=(
             "A best.safetensors file, the folder of a trial that has one, or the name of a "
             "backbone with its usual weights (tf_efficientnet_lite0) or others (NAME=none, "
-            "NAME=FILE)."
+            "NAME=FILE). Or embeddings of any program: an .npz file with `embeddings` (N × E) and "
+            "`labels` (N)."
         ),
     )
     command.add_argument(
         "data",
         metavar="DATA",
-        nargs="+",
-        help="A data set of `ablate data list`, as NAME or NAME=DIR with its folder.",
+        nargs="*",
+        help=(
+            "A data set of `ablate data list`, as NAME or NAME=DIR with its folder. Embeddings "
+            "need none."
+        ),
+    )
+    command.add_argument(
+        "--labels",
+        metavar="FILE",
+        help="For embeddings without `labels`: an .npy file, or text with a label in each line.",
+    )
+    command.add_argument(
+        "--gallery",
+        metavar="FILE",
+        help="For embeddings that are queries: the .npz file of the gallery that they search.",
+    )
+    command.add_argument(
+        "--score",
+        choices=("cosine", "dot", "euclidean"),
+        default="cosine",
+        help="For embeddings: the nearest by this score come first (default: cosine).",
+    )
+    command.add_argument(
+        "--per-class",
+        action="store_true",
+        help="For embeddings, with --json: also the means of each class (MAP@R, Recall@1).",
     )
     add_list(
         command,
@@ -102,10 +127,19 @@ def run_evaluate(args: argparse.Namespace) -> int:
     from trainables.words.messages import check_known, describe_unknown_metric
 
     # check all input before anything is evaluated
+    is_file = args.model.endswith(".npz")
+    if is_file == bool(args.data):
+        raise ConfigError(
+            "DATA",
+            "embeddings have no data set" if is_file else "no data set is named",
+            "Leave out DATA" if is_file else "Name data sets of `ablate data list`",
+        )
     for name in args.metrics:
         if not needs_embeddings_alone(name):
             known = [metric for metric in ALL if needs_embeddings_alone(metric)]
             raise ConfigError("--metric", *describe_unknown_metric(name, known))
+    if is_file:
+        return _evaluate_embeddings(args)
     pairs = [text.partition("=")[::2] for text in args.data]
     check_known("DATA", [name for name, _ in pairs], DATASETS, "the data set")
     model, cache = _load_model_or_backbone(args), locate_default_cache()
@@ -140,6 +174,101 @@ def run_evaluate(args: argparse.Namespace) -> int:
     elif rows:
         print_text(_format_table(rows))
     return int(len(rows) < len(configs))
+
+
+def _evaluate_embeddings(args: argparse.Namespace) -> int:
+    """Evaluate embeddings of any program, and print the metrics, or those and the classes'."""
+    import numpy as np
+    import torch
+
+    from trainables.evaluation.metrics import ClassMeans, evaluate_embeddings
+    from trainables.words.metrics import find_metric
+
+    rows, names = _load_embeddings(args.model, args.labels)
+    gallery_rows, gallery_names = (None, names[:0])
+    if args.gallery is not None:
+        gallery_rows, gallery_names = _load_embeddings(args.gallery, None)
+        if gallery_rows.shape[1] != rows.shape[1]:
+            raise ConfigError(
+                "--gallery",
+                f"its rows have {gallery_rows.shape[1]} numbers, those of queries {rows.shape[1]}",
+                "Embed both by one model",
+            )
+    classes, labels = np.unique(np.concatenate([names, gallery_names]), return_inverse=True)
+    cut, means = len(names), ClassMeans() if args.per_class else None
+    numbers = torch.from_numpy(labels)
+    values = evaluate_embeddings(
+        torch.from_numpy(rows),
+        numbers[:cut],
+        score=args.score,
+        metrics=tuple(dict.fromkeys((*METRICS, *args.metrics))),
+        gallery=None if gallery_rows is None else (torch.from_numpy(gallery_rows), numbers[cut:]),
+        class_means=means,
+    )
+    if args.json:
+        document: dict[str, Any] = {"model": args.model, "rows": [values]}
+        present = [str(classes[label]) for label in np.unique(labels[:cut])]
+        if means is not None:
+            document["classes"] = {
+                metric: {
+                    name: {"mean": mean, "queries": int(count)}
+                    for name, (mean, count) in zip(present, by_class, strict=True)
+                }
+                for metric, by_class in means.items()
+            }
+        print_text(json.dumps(document, indent=1))
+        return 0
+    if args.csv:
+        print_text(",".join(values) + "\n" + ",".join(map(repr, values.values())))
+        return 0
+    for name, value in values.items():
+        facts = find_metric(name)
+        print_text(f"{facts.label:<12} {value * (100 if facts.unit else 1):8.2f} {facts.unit}")
+    searched = "all others" if args.gallery is None else f"{len(gallery_names):,} of the gallery"
+    print_text(
+        f"{cut:,} queries of {len(np.unique(labels[:cut])):,} classes, each searched among "
+        f"{searched}{'; the query itself is left out' if args.gallery is None else ''}."
+    )
+    return 0
+
+
+def _load_embeddings(path: str, labels: str | None) -> "tuple[np.ndarray, np.ndarray]":
+    """Return embeddings [N, E] in float32 and labels [N] as text, of an .npz file."""
+    import zipfile
+
+    import numpy as np
+
+    file = expand_user_path(path, "MODEL")
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in ("embeddings", "labels") if name in arrays}
+        if labels is not None and labels.endswith(".npy"):
+            found["labels"] = np.load(expand_user_path(labels, "--labels"), allow_pickle=False)
+        elif labels is not None:
+            lines = expand_user_path(labels, "--labels").read_text(encoding="utf-8").splitlines()
+            found["labels"] = np.array(lines)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ConfigError(path, f"it cannot be read ({error})", "Save it by numpy.savez") from None
+    rows, names = found.get("embeddings"), found.get("labels")
+    if rows is None or rows.ndim != 2 or rows.dtype.kind != "f":
+        raise ConfigError(
+            path,
+            f"`embeddings` is {'missing' if rows is None else f'{rows.dtype} {rows.shape}'}",
+            "Save floating point numbers, N × E, as `embeddings`",
+        )
+    if names is None or names.shape != rows.shape[:1]:
+        raise ConfigError(
+            path if labels is None else "--labels",
+            "`labels` is missing"
+            if names is None
+            else f"{len(rows)} rows have {names.shape} labels",
+            "Give one label for each row: `labels` in the file, or --labels FILE",
+        )
+    if n_bad := int((~np.isfinite(rows).all(axis=1)).sum()):
+        raise ConfigError(
+            path, f"{n_bad} of {len(rows)} rows are not finite", "Leave out these rows"
+        )
+    return rows.astype(np.float32), names.astype(str)
 
 
 def _load_model_or_backbone(args: argparse.Namespace) -> "Model":
