@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from ablate.api import Results
+    from reports.foreign import RunVerdicts
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "run"]
+__all__ = ["__version__", "judge", "run"]
 
 
 def check_sibling_packages() -> None:
@@ -67,3 +68,10 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> "Results":
     from ablate import api
 
     return api.run(spec, **options)
+
+
+def judge(runs: Any, **options: Any) -> "RunVerdicts":
+    """Judge a table of runs, or a file of one; see `reports.foreign.judge_runs` for the options."""
+    from reports.foreign import judge_runs, read_runs
+
+    return judge_runs(read_runs(runs) if isinstance(runs, str | Path) else runs, **options)

@@ -160,7 +160,7 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     best = _format_best_configs(frame)
     texts = best | {"verdicts.json": format_verdicts(frame, judged.verdicts)}  # file name → text
     for table in tables:
-        texts |= _format_table_files(table)
+        texts |= format_table_files(table)
     svg_files = [svg for _, svg in [*([judged.plot] if judged.plot else []), *drawings]]
     paths = {path.name: path for svg in svg_files for path in (svg, svg.with_suffix(".png"))}
     # pages
@@ -180,11 +180,11 @@ def _write_report(tracking_uri: str, frame: Frame, folder: Path, log_to_parent: 
     if log_to_parent and frame.parents[0].run_id:
         _log_report_artifacts(tracking_uri, frame.parents[0].run_id, paths)
         _set_run_description(tracking_uri, frame, judged, folder)
-    text = _format_terminal_text(frame, tables, judged, best)
+    text = format_terminal_text(frame, tables, judged, best)
     return Report(text, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-def _format_table_files(table: AnyTable) -> dict[str, str]:
+def format_table_files(table: AnyTable) -> dict[str, str]:
     """Return file name → text of a table's CSV and LaTeX files."""
     texts = {f"{table.key}.csv": table_files.to_csv(table)}
     if table.key != SOURCES:  # the sources of settings have too many words for an article
@@ -224,7 +224,7 @@ def make_file_names_distinct(keys: Sequence[str]) -> list[str]:
     return names
 
 
-def _format_terminal_text(
+def format_terminal_text(
     frame: Frame, tables: Sequence[AnyTable], judged: VerdictSection, best: Iterable[str]
 ) -> str:
     """Write verdicts, tables (except that of the settings' sources) and notes for a terminal."""

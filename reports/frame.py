@@ -216,12 +216,16 @@ class Frame:
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value."""
         import pandas as pd
 
-        assert self._source is not None
-        rows = [
-            (run_id, epoch, value)
-            for run_id in run_ids
-            for epoch, value in self._source.read_history(run_id, metric).items()
-        ]
+        source = self._source
+        rows = (
+            []
+            if source is None
+            else [
+                (run_id, epoch, value)
+                for run_id in run_ids
+                for epoch, value in source.read_history(run_id, metric).items()
+            ]
+        )
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:

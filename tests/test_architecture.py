@@ -37,6 +37,7 @@ ablate.storage
 ablate.results
 ablate.ledger           ablate.search        ablate.tracking.payload
 
+reports.foreign
 reports.compile         reports.compare
 reports.pages
 reports.figures         reports.best

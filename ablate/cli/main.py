@@ -56,6 +56,7 @@ MENU = {  # command → its module, and what --help says of it
     "report": ("results", "Compile the tables and figures of a sweep again."),
     "ui": ("ui", "Serve MLflow's pages and the reports on this machine's loopback address."),
     "diff": ("results", "Compare two sweeps: cells side by side, settings, versions."),
+    "judge": ("judge", "Judge runs that other programs made: a CSV, an MLflow store, …"),
     "evaluate": ("models", "Evaluate a trained model, or a backbone alone, on data sets."),
     "embed": ("models", "Embed a folder of pictures with a trained model."),
     "neighbours": ("models", "Write pages of pictures with their nearest neighbours."),

@@ -382,6 +382,8 @@ def explain_protocol(frame: Frame, metrics: Sequence[str]) -> str:
     protocol, unit = find_protocol(frame), find_split_unit(frame)
     if protocol == EMPTY:
         return "Measured: nothing yet, no trial has finished."
+    if frame.document.get("is_foreign"):
+        return "Measured: elsewhere. How epochs and settings were picked is not known."
     note = f"Measured: {protocol} (epoch and settings picked on the test {unit})."
     if protocol == "validation-selected":
         last = {params.get("selection.keep") for params in frame.trials["params"]} == {"last"}

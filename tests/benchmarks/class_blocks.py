@@ -7,6 +7,11 @@ whole split, judged over its 100 test classes and these seeds, and with four oth
 five splits, judged over the splits. Printed are each repetition's intervals, how often both call
 the same winner, and how often either calls one when the labels of the two rows are exchanged at
 random: for each test class, or for each split. 960 trials of about 2.5 seconds.
+
+Then three pilots are drawn from these trials again and again: seeds of the whole split, the same
+with values by class, and seeds on five splits. `--decide` proposes a design for the half-width that
+8 seeds, or 8 on each split, have in 95 % of draws. Other trials, as many as it proposes, are drawn,
+and how often their interval is as short is printed.
 """
 
 import argparse
@@ -16,14 +21,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ablate.sweep.pilots import Pilot
+from reports.stats.variance import Family, estimate_components
 
 from ablate import api
+from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
 from ablate.ledger.records import Records
+from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
-from reports.stats.wider_claims import OverClasses
+from reports.stats.wider_claims import OverClasses, estimate_class_variances
 from tests.benchmarks.search_procedures import HEADS
 
 METRIC, SEEDS, SPLITS, EXCHANGES = "map_at_r", 4, 5, 200
+PILOTS = 200
 SMALLEST = 0.003
 ROWS: dict[str, dict[str, Any]] = {
     "normsoftmax": {"loss": {"name": "normsoftmax", "temperature": 0.17}},
@@ -82,6 +92,87 @@ def describe(judgement: Judgement) -> str:
     return f"{100 * gap.mean:+.2f} ± {half:.2f} {judgement.call}"
 
 
+def measure_half_width(differences: np.ndarray) -> float:
+    """Return half the interval of the mean of differences [blocks], by the default rule."""
+    zeros = dict.fromkeys(range(len(differences)), 0.0)
+    sample = Sample(zeros, {"row": dict(enumerate(map(float, differences)))})
+    return load_rule(DEFAULT_RULE).compute_half_widths(sample)["row"][0]
+
+
+def measure_class_half_width(differences: np.ndarray, queries: np.ndarray) -> float:
+    zeros = dict.fromkeys(range(differences.shape[1]), 0.0)
+    sample = Sample(zeros, {"row": zeros})
+    return OverClasses({"row": differences}, queries).compute_half_widths(sample)["row"][0]
+
+
+def measure_pilots(by_class: np.ndarray, queries: np.ndarray, by_split: np.ndarray) -> None:
+    """Print how often the proposals of three kinds of pilot reach their half-widths.
+
+    by_class: [C, seeds]; by_split: [splits, seeds]; both differences of the two rows.
+    """
+    rng, whole = np.random.default_rng(1), queries @ by_class / queries.sum()
+    seeds, family = by_class.shape[1], Family(DEFAULT_RULE, 1)
+
+    def draw(taken: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the seeds of a pilot, and all others, in random order."""
+        order = rng.permutation(seeds)
+        return order[:taken], order[taken:]
+
+    def propose(runs: np.ndarray, wanted: float, splits: int | None, classes: Any) -> int | None:
+        """Return the seeds of the proposal whose trials there are."""
+        table = runs if splits else runs.T  # by block and seed of the block
+        rows = [
+            {b: dict(enumerate(map(float, row * sign))) for b, row in enumerate(table)}
+            for sign in (0.0, 1.0)
+        ]
+        components = estimate_components(rows)
+        assert components is not None
+        pilot = Pilot("", METRIC, ({}, {}), splits, runs.size, components, family, classes)
+        found = propose_designs(pilot, wanted, SHARES[0])
+        if splits:
+            found = [each for each in found if each.design.blocks == splits]
+        best = choose_proposal(found)
+        return None if best is None else best.design.seeds if splits else best.design.blocks
+
+    def report(name: str, halves: Sequence[float | None], wanted: float) -> None:
+        known = [half for half in halves if half is not None]
+        reached = 100 * np.mean([half <= wanted for half in known])
+        print(f"{name}: ±{100 * wanted:.2f} reached by {reached:.0f} % of {len(known)} proposals")
+
+    wanted = float(
+        np.quantile([measure_half_width(whole[draw(8)[0]]) for _ in range(PILOTS)], 0.95)
+    )
+    halves: list[float | None] = []
+    for _ in range(PILOTS):
+        pilot, others = draw(4)
+        number = propose(whole[pilot][None], wanted, None, None)
+        halves.append(number and measure_half_width(whole[others[:number]]))
+    report("seeds", halves, wanted)
+
+    def measure_classes(chosen: np.ndarray) -> float:
+        return measure_class_half_width(by_class[:, chosen], queries)
+
+    wanted = float(np.quantile([measure_classes(draw(8)[0]) for _ in range(PILOTS)], 0.95))
+    halves = []
+    for _ in range(PILOTS):
+        pilot, others = draw(4)
+        classes = estimate_class_variances(by_class[:, pilot], queries)
+        number = propose(whole[pilot][None], wanted, None, classes)
+        halves.append(number and measure_classes(others[:number]))
+    report("classes", halves, wanted)
+
+    def measure_splits(chosen: np.ndarray) -> float:
+        return measure_half_width(by_split[:, chosen].mean(axis=1))
+
+    wanted = float(np.quantile([measure_splits(draw(8)[0]) for _ in range(PILOTS)], 0.95))
+    halves = []
+    for _ in range(PILOTS):
+        pilot, others = draw(2)
+        number = propose(by_split[:, pilot], wanted, SPLITS, None)
+        halves.append(number and measure_splits(others[:number]))
+    report("splits", halves, wanted)
+
+
 def collect_differences(
     ledger: Path, runs: Mapping[str, Mapping[Key, list[str]]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,6 +225,7 @@ def main(repetitions: int, out: Path) -> None:
     for name, verdicts in (("classes", false_classes), ("splits", false_splits)):
         share = 100 * np.mean(verdicts)
         print(f"exchanged labels, over {name}: {share:.1f} % of {len(verdicts)} called different")
+    measure_pilots(by_class, queries, by_split)
 
 
 if __name__ == "__main__":

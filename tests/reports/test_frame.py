@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 
+from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.records import Records
 from ablate.results import read_frame
@@ -51,3 +53,21 @@ def test_ratios_of_gradients_are_those_of_the_last_epoch_that_has_them(sweep: An
     stored = load_frame(sweep.uri, sweep.sweep_id)
     assert list(frame.trials["ratios"]) == list(stored.trials["ratios"])
     assert frame.trials["ratios"][0] == {name: 0.5, f"{name}/first": 4.0}
+
+
+def test_a_sweep_that_no_tracker_wrote_has_a_report(
+    sweep: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is said of MLflow, no store is made, and the ids of runs are those of trials."""
+    (sweep.folder / "mlflow.db").unlink()
+    trials = sweep.plan(seeds=2)
+    sweep.finish(trials)
+    assert main(["report", "--out", str(sweep.folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "Components of DDML" in printed and "MLflow" not in printed
+    assert not (sweep.folder / "mlflow.db").exists()
+    (folder,) = (sweep.folder / "reports").iterdir()
+    table = (folder / "table_tune.csv").read_text("utf-8")
+    assert sum(trial in table for trial in trials) == 4  # `top`
+    page = (folder / "report.html").read_text("utf-8")
+    assert "<nav>" in page and "Runs open in" not in page  # a nav with an address makes links
