@@ -139,7 +139,7 @@ def list_splits_read(study: StudyBase, objective: str) -> list[str]:
 # ------------------------------------------------------------------ report
 
 # kind of table that the studies of a figure must have → what such studies are
-WANTED = {HEATMAP: "a grid study", "effects": "a study that lists its levels"}
+WANTED = {HEATMAP: "a grid study"}
 
 
 def report_metrics(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
