@@ -23,6 +23,7 @@ from reports.frame import (
     RATIO,
     Frame,
     Parent,
+    RunSource,
     build_trials_table,
     list_objectives,
 )
@@ -50,10 +51,14 @@ class LedgerRuns:
     Args:
         path: the ledger, in the output folder.
         trial_ids: run → trial.
+
+    Attributes:
+        archive: has the views of trials whose files are not here; None if the sweep is in no store.
     """
 
     def __init__(self, path: Path, trial_ids: Mapping[str, str]) -> None:
         self.path, self.trial_ids = path, trial_ids
+        self.archive: RunSource | None = None
         self.list_epochs = cache(self._list_epochs)
 
     def _list_epochs(self, run_id: str) -> list[Row]:
@@ -70,9 +75,14 @@ class LedgerRuns:
 
     def read_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return the data about a trained model that were computed for a figure, or None."""
-        folder = locate_trial_folder(self.path.parent / TRIALS, self.trial_ids[run_id])
-        file = folder / VIEWS / f"{name}.json"
-        return json.loads(file.read_text("utf-8")) if file.is_file() else None
+        trial_id = self.trial_ids[run_id]
+        file = locate_trial_folder(self.path.parent / TRIALS, trial_id) / VIEWS / f"{name}.json"
+        if file.is_file():
+            content: dict[str, Any] = json.loads(file.read_text("utf-8"))
+            return content
+        if self.archive is None or run_id == trial_id:
+            return None
+        return self.archive.read_view(run_id, name)
 
 
 def read_frame(

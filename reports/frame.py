@@ -91,7 +91,7 @@ class Frame:
         self, source: RunSource | None, parents: Sequence[Parent], trials: DataFrame
     ) -> None:
         """Build the table of cells, and declare the metrics that other packages have."""
-        self._source = source
+        self.source = source
         declare_metrics(parents[0].document.get("metrics") or {})
         self.parents = tuple(parents)
         self.trials = trials
@@ -216,21 +216,19 @@ class Frame:
         """Return a table of a metric after each epoch of these runs: run_id, epoch, value."""
         import pandas as pd
 
-        source = self._source
-        rows = (
-            []
-            if source is None
-            else [
-                (run_id, epoch, value)
-                for run_id in run_ids
-                for epoch, value in source.read_history(run_id, metric).items()
-            ]
-        )
+        rows = [
+            (run_id, epoch, value)
+            for run_id in run_ids
+            for epoch, value in self._read_history(run_id, metric).items()
+        ]
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
+
+    def _read_history(self, run_id: str, metric: str) -> dict[int, float]:
+        return self.source.read_history(run_id, metric) if self.source else {}
 
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return the data about a run's trained model that were logged for a figure, or None."""
-        return self._source.read_view(run_id, name) if self._source else None
+        return self.source.read_view(run_id, name) if self.source else None
 
 
 def get_main_objective(document: Mapping[str, Any]) -> str:

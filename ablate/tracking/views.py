@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.ledger.records import LEDGER, Records
-from ablate.results import read_frame
+from ablate.results import LedgerRuns, read_frame
 from ablate.storage import fetch_weights
 from ablate.tracking.store import Store, build_client_uri, find_sqlite_file, store_key
 from reports.figures.models import ViewRequest, list_requested_views
-from reports.frame import Frame, load_frame
+from reports.frame import Frame, MlflowRuns, load_frame
 from reports.store import open_client
 from trainables.core.runtime import TRIALS, VIEWS, Runtime, locate_trial_folder
 from trainables.jobs.request import TrialViews, View, ViewsRequest
@@ -72,7 +72,10 @@ def load_results(tracking_uri: str, sweep_id: str, out: Path) -> Frame:
             frame = read_frame(records, sweep_id, store_key(tracking_uri), with_ratios=True)
         (parent,) = frame.parents
         if parent.run_id:  # links name its experiment, and its description may be a person's
-            run = open_client(tracking_uri).get_run(parent.run_id)
+            client = open_client(tracking_uri)
+            run = client.get_run(parent.run_id)
+            if isinstance(frame.source, LedgerRuns):
+                frame.source.archive = MlflowRuns(client)
             tags, experiment = dict(run.data.tags), run.info.experiment_id
             frame.parents = (replace(parent, experiment_id=experiment, tags=tags),)
     provide_classes(frame, out)
