@@ -27,6 +27,7 @@ from unittest import mock
 import psutil
 
 from ablate.api import prepare
+from ablate.backends.base import LOST
 from ablate.backends.ray import supervisor
 from ablate.engine.driver import run_plan
 from ablate.ledger.ledger import Ledger
@@ -94,8 +95,8 @@ def metered(meter: Meter, command: tuple[str, ...]) -> Iterator[None]:
     def record_timed(self: Any, trial_id: str, events: Any) -> None:
         began = time.thread_time()
         record(self, trial_id, events)
-        is_final = events[-1]["event"] == "final"
-        meter.add("final" if is_final else "record", time.thread_time() - began)
+        kinds = {"final": "final", LOST: "ended"}
+        meter.add(kinds.get(events[-1]["event"], "record"), time.thread_time() - began)
 
     with (
         mock.patch.object(supervisor.Supervisor, "_answer_message", answer_timed),
