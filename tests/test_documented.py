@@ -90,9 +90,14 @@ TESTED = {  # commands with options that no tutorial runs, by the test that does
     "tests/ablate/cli/test_decide.py": ("plan --decide",),
     "tests/ablate/cli/test_deep_greys.py": ("data --grey-range", "evaluate --grey-range"),
     "tests/ablate/cli/test_explain.py": ("explain", "explain --out", "plan"),
+    "tests/ablate/cli/test_evaluate_embeddings.py": ("evaluate",),
     "tests/ablate/cli/test_ui.py": ("ui",),
     "tests/ablate/spec/test_recipes.py": ("new", "new --from", "new --help"),
     "tests/ablate/test_wheel.py": ("demo",),
+    "tests/reports/test_foreign.py": (
+        *("judge", "judge --row", "judge --metric", "judge --baseline", "judge --where"),
+        *("judge --split", "judge --shuffles", "judge --out", "judge --json"),
+    ),
 }
 
 

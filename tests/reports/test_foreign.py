@@ -85,6 +85,17 @@ def test_what_was_planted_is_found(tmp_path: Path) -> None:
     assert {"verdict.txt", "verdicts.json", "forest.svg", "table_runs.tex"} <= set(written)
 
 
+def test_options_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "runs.csv"
+    pd.concat([make_runs().assign(dataset="cub"), make_runs(3).assign(dataset="cars")]).to_csv(file)
+    command = ["judge", str(file), "--row", "method", "--metric", "map_at_r", "--baseline", "idml"]
+    assert main(command) == 2  # two data sets
+    assert main([*command, "--where", "dataset=cub", "--shuffles", "20", "--smallest", "1"]) == 0
+    text = capsys.readouterr().out
+    assert "beat idml" in text and "δ = 1" in text and "shuffled" in text
+    assert main([*command, "--where", "dataset"]) == 2 and "no `=`" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("ending", ["csv", "semicolon.csv", "tsv", "parquet", "jsonl", "json"])
 def test_formats(ending: str, tmp_path: Path) -> None:
     runs, path = make_runs(3), tmp_path / f"runs.{ending}"
