@@ -3,13 +3,17 @@
 A backend is one class in one file of this folder, or of another package that names its module as an
 entry point of `ablate.backends`. `ablate run --backend NAME` uses it:
 
-    @BACKENDS.register("mine")
-    class Mine(Backend):
+    @BACKENDS.register("ours")
+    class Ours(Backend):
         slots = 4
 
         def start(self, job): ...           # begin a job, and return at once
         def receive_events(self): ...       # yield (trial, events) as they arrive
         def stop(self): ...                 # end all jobs
+
+A subclass is a dataclass, so that state of its own is a field with a default. A job's last event
+is `{"event": "final", **asdict(FinalReport(…))}` (`trainables/core/runtime.py`), or "failed" with
+`reason` and `traceback`.
 
 `LockedJob(job, self.settings.runner, clean=…)` runs a job in its trial's folder, in any process
 that sees the folder (`ablate/backends/this_process.py` is the shortest example). The driver claims

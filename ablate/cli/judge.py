@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ablate.cli.options import add_list
+from ablate.cli.options import add_json, add_list
 from trainables.words.errors import ConfigError
 from trainables.words.terminal import print_text
 from trainables.words.texts import expand_user_path
@@ -44,7 +44,7 @@ def add_judge(command: argparse.ArgumentParser) -> None:
     command.add_argument("--shuffles", type=int, default=0, metavar="N", help=text)
     text = "Write CSV, LaTeX, forest plot, verdict.txt and verdicts.json into this folder."
     command.add_argument("--out", metavar="DIR", help=text)
-    command.add_argument("--json", action="store_true", help="Print verdicts.json.")
+    add_json(command)
     command.set_defaults(run=run_judge)
 
 

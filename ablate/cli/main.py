@@ -9,6 +9,7 @@ imported, and heavy libraries are imported in `run`, so that `--help` is immedia
 import argparse
 import atexit
 import gc
+import json
 import sys
 import traceback
 from collections.abc import Callable, Container, Sequence
@@ -118,7 +119,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_arguments(args)
         code: int = args.run(args)
     except ConfigError as error:
-        print_text(to_one_line(error), error=True)
+        if getattr(args, "json", False):
+            report = {"error": error.fault, "field": error.path, "remedy": error.remedy}
+            print_text(json.dumps(report, ensure_ascii=False), error=True)
+        else:
+            print_text(to_one_line(error), error=True)
         return 2
     except (LedgerError, ReportError, TrackingError, ImportError, MemoryError) as error:
         text = str(error)

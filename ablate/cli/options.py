@@ -32,6 +32,13 @@ def add_out(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Add --json; `ablate.cli.main` then prints errors as JSON, too."""
+    command.add_argument(
+        "--json", action="store_true", help="Print JSON, and errors as JSON on standard error."
+    )
+
+
 def add_sweep_name(command: argparse.ArgumentParser, default: str = "the latest one") -> None:
     command.add_argument("sweep", nargs="?", help=f"The sweep, by id or name (default: {default}).")
 

@@ -1,13 +1,14 @@
 """Read the results of sweeps: `ablate trials`, `best`, `report` and `diff`."""
 
 import argparse
+import json
 import shlex
 import shutil
 import sys
 from math import inf, isnan
 from pathlib import Path
 
-from ablate.cli.options import add_out, add_sweep_name, add_tracking, locate_ledger
+from ablate.cli.options import add_json, add_out, add_sweep_name, add_tracking, locate_ledger
 from ablate.engine.driver_status import resolve_output_folder
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
@@ -38,6 +39,7 @@ def add_trials(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--params", action="store_true", help="Also show the settings in which the trials differ."
     )
+    add_json(command)
     add_out(command)
     command.set_defaults(run=run_trials)
 
@@ -58,9 +60,17 @@ def run_trials(args: argparse.Namespace) -> int:
         sign = 1 if is_lower_better(metric) else -1  # best first; trials without a value last
         rows.sort(key=lambda row: sign * values.get(row["trial_id"], sign * inf))
     varied_paths = find_varied_paths(row["config"] for row in rows) if args.params else []
+    rows = [row for row in rows if args.status in (None, row["status"])]
+    if args.json:
+        kept = ("trial_id", "study", "cell", "seed", "fold", "status", "reason", "config")
+        results = {trial: frame.collect_metrics(trial) for trial in table.index}
+        described = [
+            {key: row.get(key) for key in kept} | {"metrics": results.get(row["trial_id"], {})}
+            for row in rows
+        ]
+        print_text(json.dumps({"sweep_id": sweep_id, "trials": described}, indent=1))
+        return 0
     for row in rows:
-        if args.status not in (None, row["status"]):
-            continue
         line = f"{row['trial_id']}  {row['status']}  {queries.format_cell_address(row)}"
         if (value := values.get(row["trial_id"])) is not None:
             line += f"  {metric} {value:.4f}"
@@ -78,6 +88,7 @@ def add_best(command: argparse.ArgumentParser) -> None:
         nargs="?",
         help="The study (default: all studies, compared by the sweep's objective).",
     )
+    add_json(command)
     add_out(command)
     command.set_defaults(run=run_best)
 
@@ -87,7 +98,13 @@ def run_best(args: argparse.Namespace) -> int:
     path = locate_ledger(args.out)
     with Records(path) as records:
         frame = read_frame(records, find_sweep(records, args.sweep, "SWEEP"))
-    print_text(find_best(frame, args.study, path.parent).yaml, end="")
+    best = find_best(frame, args.study, path.parent)
+    if args.json:
+        kept = ("study", "cell", "metric", "metrics", "settings", "config", "model", "yaml")
+        described = {name: getattr(best, name) for name in kept}
+        print_text(json.dumps(described, indent=1, default=str))
+        return 0
+    print_text(best.yaml, end="")
     return 0
 
 

@@ -84,7 +84,8 @@ def add_run(command: argparse.ArgumentParser) -> None:
         "--backend",
         metavar="NAME",
         help=(
-            "What runs the trials: ray (default), or process (one after the other, without Ray)."
+            "What runs the trials: ray (default), process (one after the other, without Ray), or "
+            "a backend of another package."
         ),
     )
     command.add_argument("--no-report", action="store_true", help="Compile no report at the end.")

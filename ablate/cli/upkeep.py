@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from ablate.cli.options import (
+    add_json,
     add_out,
     add_sweep_name,
     add_trackers,
@@ -312,6 +313,7 @@ def _remove_files(ledger: Ledger, files: list[Removable]) -> tuple[int, list[str
 
 
 def add_doctor(command: argparse.ArgumentParser) -> None:
+    add_json(command)
     add_out(command)
     command.set_defaults(run=run_doctor)
 
@@ -319,7 +321,9 @@ def add_doctor(command: argparse.ArgumentParser) -> None:
 def run_doctor(args: argparse.Namespace) -> int:
     """Print the finding of each check; return 1 if something needs repair, else 0."""
     findings = list(run_checks(resolve_output_folder(args.out)))
-    for finding in findings:
+    if args.json:
+        print_text(json.dumps({"findings": [finding._asdict() for finding in findings]}, indent=1))
+    for finding in () if args.json else findings:
         print_text(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
     return 0 if all(finding.ok for finding in findings) else 1
 

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ablate.backends.submission import QueryError, Submission, find_current
-from ablate.cli.options import add_out, add_sweep_name, find_trial, locate_ledger, parse_duration
+from ablate.cli.options import (
+    add_json,
+    add_out,
+    add_sweep_name,
+    find_trial,
+    locate_ledger,
+    parse_duration,
+)
 from ablate.engine.driver_status import (
     DriverStatus,
     StudyRow,
@@ -34,7 +41,7 @@ POLL_SECONDS = 0.2
 
 def add_status(command: argparse.ArgumentParser) -> None:
     add_sweep_name(command, "all running sweeps, or the latest one")
-    command.add_argument("--json", action="store_true", help="Print everything as JSON.")
+    add_json(command)
     add_out(command)
     command.set_defaults(run=run_status)
 
