@@ -246,9 +246,10 @@ def _check_names(runs: DataFrame, columns: Sequence[str]) -> None:
     """Refuse runs whose row or block is not known."""
     for column in columns:
         if (missing := runs.index[runs[column].isna()]).size:
+            count, line = f"{len(missing)} of {len(runs)} runs", missing[0] + 2
             raise ConfigError(
                 f"the column {column}",
-                f"{len(missing)} runs have no value, the first of them in line {missing[0] + 2}",
+                f"{count} have no value, the first in line {line}",
                 "Fill the values in, or remove these runs",
             )
 

@@ -146,7 +146,7 @@ def test_one_seed_and_unequal_seeds_are_said() -> None:
         ({"map_at_r": "n/a"}, {}, "is no number"),
         ({"map_at_r": [0.5, 61.0] + [0.001] * 30}, {}, "per cent"),
         ({"map_at_r": [0.5] * 8 + [52.0] * 24}, {}, "per cent"),
-        ({"seed": [0.0, None] * 16}, {}, "16 runs have no value, the first of them in line 3"),
+        ({"seed": [0.0, None] * 16}, {}, "16 of 32 runs have no value, the first in line 3"),
         ({"method": [None, *"abc"] * 8}, {}, "the column method"),
         ({}, {"smallest": -1.0}, "Give a positive number"),
         ({"method": "a", "seed": range(32)}, {}, "all runs are of the row"),
