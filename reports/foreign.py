@@ -194,11 +194,14 @@ def judge_runs(
         _check_column(runs, "--where", column)
         runs = runs[runs[column].astype(str) == str(value)]
     if runs.empty:
-        raise ConfigError("--where", "no run is left", "Give values that the table has")
-    runs = runs.assign(**{"_row": runs[columns].astype(str).agg(", ".join, axis=1)})
-    _check_one_data_set(runs, {*columns, block, split})
+        if where:
+            raise ConfigError("--where", "no run is left", "Give values that the table has")
+        raise ConfigError("RUNS", "the table has no runs", "Export the runs again")
     if split is not None:
         _check_column(runs, "--split", split)
+    _check_names(runs, [*columns, block, *([] if split is None else [split])])
+    runs = runs.assign(**{"_row": runs[columns].astype(str).agg(", ".join, axis=1)})
+    _check_one_data_set(runs, {*columns, block, split})
     status = _read_status(runs)
     values, shown, delta = _scale_values(runs[metric].where(status == "done"), metric, smallest)
     status = status.mask((status == "done") & values.isna(), "failed")
@@ -239,6 +242,18 @@ def _check_column(runs: DataFrame, option: str, column: str) -> None:
         raise ConfigError(option, *describe_unknown("the column", column, known))
 
 
+def _check_names(runs: DataFrame, columns: Sequence[str]) -> None:
+    """Refuse runs whose row or block is not known."""
+    for column in columns:
+        if (missing := runs.index[runs[column].isna()]).size:
+            count, line = f"{len(missing)} of {len(runs)} runs", missing[0] + 2
+            raise ConfigError(
+                f"the column {column}",
+                f"{count} have no value, the first in line {line}",
+                "Fill the values in, or remove these runs",
+            )
+
+
 def _check_one_data_set(runs: DataFrame, used: set[str | None]) -> None:
     """Refuse runs of several data sets, whose differences say nothing about methods."""
     for column in runs.columns:
@@ -276,13 +291,15 @@ def _scale_values(column: Any, metric: str, smallest: float | None) -> tuple[Any
             "Leave the values of failed runs empty",
         )
     values = values.where(np.isfinite(values))
+    if smallest is not None and not 0 < smallest < math.inf:
+        raise ConfigError("--smallest", f"{smallest:g} is no difference", "Give a positive number")
     split, _, last = metric.rpartition("/")
     last = re.sub(r"^(r|recall)@", "recall_at_", last.casefold()).replace("@", "_at_")
     shown = str(MetricName(split.rpartition(".")[2] or "test", last))
     if is_listed(last) and is_share(shown):
-        sizes = values.abs()
-        if (sizes > 1).any():
-            if ((sizes > 0) & (sizes < 0.01)).any() or (sizes > 100).any():
+        sizes, one = values.abs(), 1 + 1e-6  # shares in float32 can be a little above 1
+        if (sizes > one).any():
+            if ((sizes > 0) & (sizes <= one)).any() or (sizes > 100 * one).any():
                 raise ConfigError(
                     "--metric",
                     f"{metric} has values from {values.min():g} to {values.max():g}",

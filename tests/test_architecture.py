@@ -148,6 +148,18 @@ def test_every_room_is_there() -> None:
     assert not empty, f"{empty}: rooms of LAYERS with nothing in them"
 
 
+def test_imports_of_tests_exist() -> None:
+    """Mypy does not read `tests/`, and benchmarks and soaks are seldom run."""
+    gone = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.module}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(syntax_tree(path))
+        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] in PACKAGES
+        if node.module not in sources()
+    ]
+    assert not gone, f"{gone}: modules that are not here"
+
+
 def test_arrows_go_down() -> None:
     upward = [
         f"{module} ({room_of(module)}) imports {target} ({room_of(target)})"

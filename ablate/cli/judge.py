@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ablate.cli.options import add_json, add_list
+from ablate.cli.options import add_json, add_list, parse_positive
 from trainables.words.errors import ConfigError
 from trainables.words.terminal import print_text
 from trainables.words.texts import expand_user_path
@@ -41,7 +41,7 @@ def add_judge(command: argparse.ArgumentParser) -> None:
     text = "Count failed runs as the worst, instead of leaving their rows undecided."
     command.add_argument("--failed-worst", action="store_true", help=text)
     text = "Also judge this many tables whose rows are shuffled within each block, as a control."
-    command.add_argument("--shuffles", type=int, default=0, metavar="N", help=text)
+    command.add_argument("--shuffles", type=parse_positive, default=0, metavar="N", help=text)
     text = "Write CSV, LaTeX, forest plot, verdict.txt and verdicts.json into this folder."
     command.add_argument("--out", metavar="DIR", help=text)
     add_json(command)

@@ -247,8 +247,13 @@ def _load_embeddings(path: str, labels: str | None) -> "tuple[np.ndarray, np.nda
         elif labels is not None:
             lines = expand_user_path(labels, "--labels").read_text(encoding="utf-8").splitlines()
             found["labels"] = np.array(lines)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ConfigError(path, f"it cannot be read ({error})", "Save it by numpy.savez") from None
+    except (OSError, EOFError, TypeError, ValueError, zipfile.BadZipFile) as error:
+        remedy = "Save it by numpy.savez"
+        if "Object arrays" in str(error):
+            remedy = "Save texts as such: numpy.savez(…, labels=labels.astype(str))"
+        elif "pickle" in str(error):
+            error = ValueError("it is no .npz file")
+        raise ConfigError(path, f"it cannot be read ({error})", remedy) from None
     rows, names = found.get("embeddings"), found.get("labels")
     if rows is None or rows.ndim != 2 or rows.dtype.kind != "f":
         raise ConfigError(

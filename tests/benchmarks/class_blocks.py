@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ablate.sweep.pilots import Pilot
-from reports.stats.variance import Family, estimate_components
 
 from ablate import api
 from ablate.engine.design_proposals import SHARES, choose_proposal, propose_designs
 from ablate.ledger.records import Records
+from ablate.sweep.estimates import Pilot
 from reports.kinds import DEFAULT_RULE
 from reports.stats.comparison_rule import Judgement, Sample, judge, load_rule
+from reports.stats.planning import Family, estimate_components
 from reports.stats.wider_claims import OverClasses, estimate_class_variances
 from tests.benchmarks.search_procedures import HEADS
 

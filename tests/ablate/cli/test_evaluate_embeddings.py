@@ -76,7 +76,7 @@ def test_a_gallery_and_labels_of_their_own(tmp_path: Path, capsys: Captured) -> 
         ({"embeddings": np.ones((40, 2), int)}, [], "int64 (40, 2)"),
         ({"labels": None}, [], "`labels` is missing"),
         ({"labels": np.zeros(3)}, [], "40 rows have (3,) labels"),
-        ({"labels": np.array([object()] * 40)}, [], "cannot be read"),
+        ({"labels": np.array([object()] * 40)}, [], "labels.astype(str)"),
         ({"embeddings": np.full((40, 2), np.nan)}, [], "40 of 40 rows are not finite"),
         ({}, ["cub200"], "no data set"),
         ({}, ["--metric", "top_1_accuracy"], "no metric here"),
@@ -92,6 +92,15 @@ def test_refusals(
     assert main(["evaluate", str(path), *places]) == 2
     error = capsys.readouterr().err
     assert expected in error and error.count("\n") == 1, error
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04cut"])
+def test_damaged_files(content: bytes, tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "e.npz"
+    path.write_bytes(content)
+    assert main(["evaluate", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "Save it by numpy.savez" in error and "allow_pickle" not in error
 
 
 def test_a_model_needs_a_data_set(capsys: Captured) -> None:
