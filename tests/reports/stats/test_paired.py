@@ -228,3 +228,21 @@ def test_chances_come_true_as_often_as_they_say() -> None:
     for k in range(3):
         for chance, share, count in bin_chances(chances[:, k], events[:, k]):
             assert abs(chance - share) < 0.03 + 3 * (chance * (1 - chance) / count) ** 0.5
+
+
+def test_many_runs_have_normal_distributions_close_to_resampling() -> None:
+    """At 200 runs both ways are near each other, so that nothing jumps at the change."""
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(0.2, 1, 200), rng.normal(0, 1.5, 200)
+    more = [*a, float(np.median(a))]  # one run above the limit
+    few, many = (probability_of_improvement(side, b.tolist()) for side in (a.tolist(), more))
+    assert few is not None and few.low is not None and few.high is not None
+    assert many is not None and many.low is not None and many.high is not None
+    assert many.probability == pytest.approx(few.probability, abs=0.002)
+    assert (many.low, many.high) == pytest.approx((few.low, few.high), abs=0.01)
+    wins = [(x > y) + 0.5 * (x == y) for x in more for y in b]
+    assert many.probability == pytest.approx(float(np.mean(wins)), abs=1e-12)
+    gaps = (a - b).tolist()
+    sampled, normal = permutation_p(gaps), permutation_p([*gaps, float(np.mean(gaps))])
+    assert sampled is not None and normal == pytest.approx(sampled, abs=0.02)
+    assert permutation_p([0.0] * 300) == 1.0
