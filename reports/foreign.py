@@ -206,6 +206,10 @@ def judge_runs(
     values, shown, delta = _scale_values(runs[metric].where(status == "done"), metric, smallest)
     status = status.mask((status == "done") & values.isna(), "failed")
     keys = ["_row", block] if split is None else ["_row", split, block]
+    # a run that failed and was repeated at its seed does not count
+    is_done = status == "done"
+    has_done = is_done.groupby([runs[key] for key in keys]).transform("any")
+    runs = runs.assign(_value=values, _status=status)[is_done | ~has_done]
     twice = runs[runs.duplicated(keys, keep=False)]
     if len(twice):
         first = twice.iloc[0]
@@ -221,7 +225,7 @@ def judge_runs(
     if len(names) < 2:
         raise ConfigError("--row", f"all runs are of the row {names[0]!r}", "Name another column")
     frame = _build_frame(
-        runs.assign(_value=values, _status=status, _split=None if split is None else runs[split]),
+        runs.assign(_split=None if split is None else runs[split]),
         names=[baseline, *(each for each in names if each != baseline)] if baseline else names,
         block=block,
         header=", ".join(columns),
@@ -288,7 +292,7 @@ def _scale_values(column: Any, metric: str, smallest: float | None) -> tuple[Any
         raise ConfigError(
             "--metric",
             f"{metric} has the value {wrong.iloc[0]!r}, which is no number",
-            "Leave the values of failed runs empty",
+            "Write numbers with a point and without a sign; leave those of failed runs empty",
         )
     values = values.where(np.isfinite(values))
     if smallest is not None and not 0 < smallest < math.inf:

@@ -134,6 +134,8 @@ def test_failed_runs_leave_a_row_open() -> None:
     lost = (runs["method"] == "ddml") & (runs["seed"] == 3)
     runs.loc[lost, ["state", "map_at_r"]] = ["crashed", None]
     assert judge(runs)["ddml"].call == "open" and judge(runs)["ddml"].failed == "1 of 8 runs failed"
+    repeat = runs[lost].assign(state="finished", map_at_r=51.0)
+    assert judge(pd.concat([runs, repeat]))["ddml"].call == "better"  # repeated at its seed
     empty = runs.drop(columns="state")  # a run without a value has failed, too
     assert judge(empty)["ddml"].failed
     assert judge(runs, failed="worst")["ddml"].call in ("better", "open")
