@@ -263,6 +263,7 @@ def test_python_without_numba_computes_all_metrics(tmp_path: Path) -> None:
         "import json, sys, torch\n"
         "sys.modules['numba'] = None  # as if it were not installed\n"
         "from trainables.evaluation.metrics import evaluate_embeddings\n"
+        f"torch.set_num_threads({torch.get_num_threads()})  # sums depend on it\n"
         f"x, y = torch.load({str(tmp_path / 'set.pt')!r})\n"
         f"print(json.dumps(evaluate_embeddings(x, y, score='dot', metrics={names!r})))\n"
     )
