@@ -22,7 +22,6 @@ import numpy as np
 from reports.frame import DataFrame, Frame, Parent, build_trials_table
 from reports.kinds import DEFAULT_RULE
 from reports.recipe import Recipe
-from reports.stats.blocks import align_blocks
 from reports.stats.comparison_rule import Sample, judge, load_rule
 from reports.tables.build import build_all
 from reports.tables.cells import find_smallest, group_by_cell
@@ -292,7 +291,7 @@ def _scale_values(column: Any, metric: str, smallest: float | None) -> tuple[Any
         raise ConfigError(
             "--metric",
             f"{metric} has the value {wrong.iloc[0]!r}, which is no number",
-            "Write numbers with a point and without a sign; leave those of failed runs empty",
+            "Write plain numbers, such as 0.53 or 53.2, and leave those of failed runs empty",
         )
     values = values.where(np.isfinite(values))
     if smallest is not None and not 0 < smallest < math.inf:
@@ -371,8 +370,10 @@ def _build_frame(
 def _number_blocks(blocks: Any) -> dict[Any, int]:
     """Return block → number: whole numbers stay, others are counted."""
     found = list(dict.fromkeys(blocks))
-    if all(isinstance(each, int | np.integer) or str(each).isdigit() for each in found):
-        return {each: int(each) for each in found}
+    if all(str(each).isdecimal() for each in found):
+        numbers = {each: int(each) for each in found}
+        if len({*numbers.values()}) == len(found):  # "1" and "01" are two blocks
+            return numbers
     return {each: i for i, each in enumerate(sorted(found, key=str))}
 
 
@@ -383,15 +384,21 @@ def _shuffle_rows(frame: Frame, metric: str, shuffles: int) -> float:
     """
     values = group_by_cell(frame.select_study(STUDY), metric)
     baseline, *others = dict.fromkeys(map(str, frame.cells["cell"]))
-    rows = {cell: align_blocks(values[baseline], values[cell]) for cell in others}
-    common = sorted(set.intersection(*(set(values[cell]) for cell in (baseline, *others))))
+    blocks = [set(values.get(cell, {})) for cell in (baseline, *others)]
+    common = sorted(set.intersection(*blocks))
+    if len(common) < 2:
+        raise ConfigError(
+            "--shuffles",
+            f"all rows have results at {len(common)} common blocks, and two are needed",
+            "Leave out --shuffles, or rows with other blocks by --where",
+        )
     table = np.array([[values[cell][b] for b in common] for cell in (baseline, *others)])
     rule, rng, found = load_rule(frame.recipe.rule), np.random.default_rng(0), 0
     lower = frame.get_objective(STUDY)[1] is False
     for _ in range(shuffles):
         mixed = rng.permuted(table, axis=0)
         cells = [dict(zip(common, map(float, line), strict=True)) for line in mixed]
-        sample = Sample(cells[0], dict(zip(rows, cells[1:], strict=True)), planned=len(common))
+        sample = Sample(cells[0], dict(zip(others, cells[1:], strict=True)), planned=len(common))
         judged = judge(
             rule, sample, smallest=find_smallest(frame, metric) or math.inf, lower_is_better=lower
         )

@@ -226,11 +226,6 @@ class Frame:
     def _read_history(self, run_id: str, metric: str) -> dict[int, float]:
         return self.source.read_history(run_id, metric) if self.source else {}
 
-    def collect_metrics(self, trial_id: str) -> dict[str, float]:
-        """Return the final metrics that a trial has, by name."""
-        row = self.trials[self.trials["trial_id"] == trial_id][self.metrics].iloc[0]
-        return {str(name): float(value) for name, value in row.dropna().items()}
-
     def load_model_view(self, run_id: str, name: str) -> dict[str, Any] | None:
         """Return the data about a run's trained model that were logged for a figure, or None."""
         return self.source.read_view(run_id, name) if self.source else None

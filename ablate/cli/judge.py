@@ -15,7 +15,10 @@ def add_judge(command: argparse.ArgumentParser) -> None:
         "splits: better, worse, no difference above δ, or undecided, with intervals whose error "
         "rates are simulated. Needs no ledger and no GPU."
     )
-    command.epilog = "Exit codes: 0 the runs were judged; 2 the table or an option is wrong."
+    command.epilog = (
+        "Exit codes: 0 the runs were judged; 1 MLflow's store cannot be read; 2 the table or an "
+        "option is wrong."
+    )
     text = "A table with a line for each run: .csv, .tsv, .parquet, .jsonl, .json (a list), or "
     text += "mlflow:URI#EXPERIMENT. An export of W&B's runs table is a .csv."
     command.add_argument("runs", metavar="RUNS", help=text)

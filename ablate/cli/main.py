@@ -119,11 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_arguments(args)
         code: int = args.run(args)
     except ConfigError as error:
-        if getattr(args, "json", False):
-            report = {"error": error.fault, "field": error.path, "remedy": error.remedy}
-            print_text(json.dumps(report, ensure_ascii=False), error=True)
-        else:
-            print_text(to_one_line(error), error=True)
+        print_error(args, to_one_line(error), error.fault, error.path, error.remedy)
         return 2
     except (LedgerError, ReportError, TrackingError, ImportError, MemoryError) as error:
         text = str(error)
@@ -135,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:  # a library, or a component of the user's, cannot be imported
                 remedy = "Install the library that is missing, or correct this import."
             text = f"{fault}. {remedy}"
-        print_text(text, error=True)
+        print_error(args, text, text)
         return 1
     except KeyboardInterrupt:
         print_text("Stopped at once. The same command continues from what is recorded.", error=True)
@@ -144,6 +140,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # else Python reports at its end that stdout (`… | head`) is closed
         return 0
     return code
+
+
+def print_error(
+    args: argparse.Namespace, text: str, fault: str, field: str = "", remedy: str = ""
+) -> None:
+    """Print an error on standard error: its text, or with --json its parts as JSON."""
+    if getattr(args, "json", False):
+        parts = {"error": fault, "field": field, "remedy": remedy}
+        text = json.dumps(parts, ensure_ascii=False)
+    print_text(text, error=True)
 
 
 def check_arguments(args: argparse.Namespace) -> None:

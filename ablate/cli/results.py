@@ -63,11 +63,11 @@ def run_trials(args: argparse.Namespace) -> int:
     rows = [row for row in rows if args.status in (None, row["status"])]
     if args.json:
         kept = ("trial_id", "study", "cell", "seed", "fold", "status", "reason", "config")
-        results = {trial: frame.collect_metrics(trial) for trial in table.index}
-        described = [
-            {key: row.get(key) for key in kept} | {"metrics": results.get(row["trial_id"], {})}
-            for row in rows
-        ]
+        results = table[frame.metrics].to_dict("index")
+        described = [{key: row.get(key) for key in kept} for row in rows]
+        for each in described:  # a trial that has not ended has no metrics
+            measured = results.get(each["trial_id"], {})
+            each["metrics"] = {name: x for name, x in measured.items() if not isnan(x)}
         print_text(json.dumps({"sweep_id": sweep_id, "trials": described}, indent=1))
         return 0
     for row in rows:

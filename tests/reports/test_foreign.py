@@ -168,11 +168,17 @@ def test_one_seed_and_unequal_seeds_are_said() -> None:
         ({}, {"baseline": "plane"}, "Did you mean 'plain'"),
         ({"mine": 1.0}, {"metric": "mine"}, "smallest"),
         ({}, {"where": {"method": "none"}}, "no run is left"),
+        ({"seed": [*range(8), *range(8, 32)]}, {"shuffles": 5}, "0 common blocks"),
     ],
 )
 def test_refusals(change: dict[str, Any], options: dict[str, Any], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         judge(make_runs().assign(**change), **options)
+
+
+def test_blocks_that_look_like_one_number_are_two() -> None:
+    runs = make_runs(4).assign(seed=["1", "01", "2", "3"] * 4)
+    assert judge(runs)["ddml"].n == 4
 
 
 def test_a_metric_of_ones_own_has_its_direction() -> None:

@@ -44,6 +44,12 @@ def test_the_doctor(out: str, capsys: Captured) -> None:
     assert code == int(not all(each["ok"] for each in findings)) and len(findings) > 5
 
 
+def test_a_store_that_is_not_there(tmp_path: Path, capsys: Captured) -> None:
+    runs = f"mlflow:sqlite:///{tmp_path}/none.db#mine"
+    assert main(["judge", runs, "--row", "a", "--metric", "b", "--json"]) == 1
+    assert "does not exist" in json.loads(capsys.readouterr().err)["error"]
+
+
 @pytest.mark.parametrize(
     ("words", "field"),
     [
